@@ -1,0 +1,152 @@
+"""`downloaded_artifacts`: one pass over the due works of a year. The dispatcher's threads do the work; this says how it went."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from docstokg_assets.assets import shown
+from docstokg_assets.assets.resolver_plans import resolver_plans
+from docstokg_assets.assets.steps import ended_in_order, plain_failures, services, year_of
+from docstokg_assets.dispatcher import PassResult, Progress
+from docstokg_assets.orchestrator import DownloadRun
+from docstokg_assets.partitions import years
+from resources.catalog.catalog import Catalog
+from resources.dagster_resources import (
+    ArtifactStoreResource,
+    CatalogResource,
+    HttpClientResource,
+    RateLimiterResource,
+)
+from resources.records import ENDINGS, Classification, Ending
+
+_LINE_EVERY_S = 10.0
+
+
+class PassConfig(dg.Config):
+    deadline_s: float | None = Field(
+        None, gt=0, description="seconds after which the pass ends; the rest waits for the next one"
+    )
+    max_works: int | None = Field(None, gt=0, description="most works to take up in this pass")
+    force: bool = Field(False, description="try the works of the year without a full text again from the start")
+
+
+@dg.asset(
+    deps=[resolver_plans],
+    partitions_def=years,
+    group_name="content_download",
+    kinds={"python", "sqlite"},
+    owners=["team:content-download"],
+    code_version="1",
+    pool="downloads",
+)
+def downloaded_artifacts(
+    context: dg.AssetExecutionContext,
+    config: PassConfig,
+    catalog: CatalogResource,
+    artifact_store: ArtifactStoreResource,
+    rate_limiter: RateLimiterResource,
+    http_client: HttpClientResource,
+) -> dg.MaterializeResult[None]:
+    """The full texts: PDF or XML, else HTML, under the data root, named after year and title.
+
+    Drains what is due until nothing is left, or until its deadline. Works whose host must be waited for longer are parked,
+    and the pass succeeds all the same: run it again and it goes on from there. What is finished is never fetched twice.
+    Ending the run loses nothing.
+    """
+    year, stop = year_of(context), threading.Event()
+    with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
+        if config.force:
+            context.log.info(f"{_reopen(opened.catalog, year)} works without full text are tried again.")
+        watch = _Watch(context, opened.catalog, year)
+        run = DownloadRun(opened, context.run_id, kind="dagster", scope={"year": year}, stop=stop)
+        with ended_in_order(stop), run:
+            result = run.drain(
+                year=year, deadline_s=config.deadline_s, max_works=config.max_works, on_progress=watch.see
+            )
+        metadata = {**_this_pass(result), **_the_year(opened.catalog, year), "run folder": shown.place(run.folder)}
+        return dg.MaterializeResult(metadata={**metadata, "files": shown.place(opened.store.root)})
+
+
+def _reopen(catalog: Catalog, year: int) -> int:
+    without = [entry.work_id for entry in catalog.entries(year=year) if ENDINGS[entry.reason] is not Ending.SUCCESS]
+    return catalog.reopen(without)
+
+
+class _Watch:
+    """Tells the catalog where the pass is, and the log now and then: a run of a million works has a few hundred lines."""
+
+    def __init__(self, context: dg.AssetExecutionContext, catalog: Catalog, year: int) -> None:
+        self._context, self._catalog, self._year = context, catalog, year
+        counts = catalog.queue_counts(year)
+        self._total, self._done_before, self._saved_before = counts.total, counts.done, _saved(catalog, year)
+        self._began = self._last_line = time.monotonic()
+
+    def see(self, progress: Progress) -> None:
+        now = time.monotonic()
+        speed = progress.finished / max(now - self._began, 0.001)
+        state = {
+            "phase": "downloading",
+            "year": self._year,
+            "total": self._total,
+            "finished": self._done_before + progress.finished,
+            "saved": self._saved_before + progress.saved,
+            "parked": progress.parked,
+            "open": progress.open,
+            "hosts": list(progress.active_hosts),
+            "waiting": [asdict(waiting) for waiting in progress.waiting],
+            "works_per_s": round(speed, 2),
+        }
+        self._catalog.report_progress(self._context.run_id, state)
+        if now - self._last_line >= _LINE_EVERY_S:
+            self._last_line = now
+            waiting = ", ".join(f"{w.group} ({w.works} works, {w.seconds:.0f} s)" for w in progress.waiting[:3])
+            self._context.log.info(
+                f"{state['finished']} of {self._total} works finished, {state['saved']} saved, {progress.parked} parked, "
+                f"{speed:.1f} works/s" + (f"; waiting for {waiting}" if waiting else "")
+            )
+
+
+def _this_pass(result: PassResult) -> Mapping[str, Any]:
+    return {
+        "ended": result.ended,
+        "finished in this pass": result.finished,
+        "saved in this pass": result.saved,
+        "parked in this pass": result.parked,
+        "requests": result.requests,
+        "bytes": result.bytes,
+        "seconds": round(result.elapsed_s, 1),
+        "works per second": round(result.finished / result.elapsed_s, 2) if result.elapsed_s else 0.0,
+    }
+
+
+def _the_year(catalog: Catalog, year: int) -> Mapping[str, Any]:
+    """Where the year stands, whichever passes brought it there."""
+    counts, due = catalog.queue_counts(year), catalog.next_due(year)
+    waiting = {"host": "string", "works": "int", "from": "string", "until": "string", "why": "string"}
+    known: dict[str, Any] = {
+        "dagster/row_count": _saved(catalog, year),
+        "works": counts.total,
+        "finished": counts.done,
+        "parked": counts.parked,
+        "tried again later": counts.retry,
+        "still due": counts.queued_due,
+        "coverage": counts.done / counts.total if counts.total else 0.0,
+        "how works ended": shown.outcome_table(catalog.outcome_counts(year)),
+        "waiting for": shown.table(
+            waiting,
+            [
+                (p.group, p.count, shown.moment(p.earliest), shown.moment(p.latest), p.reason)
+                for p in catalog.parked(year)
+            ],
+        ),
+    }
+    return known if due is None else {**known, "next works come due": dg.MetadataValue.timestamp(due)}
+
+
+def _saved(catalog: Catalog, year: int) -> int:
+    return sum(o.count for o in catalog.outcome_counts(year) if o.classification is Classification.SUCCESS)

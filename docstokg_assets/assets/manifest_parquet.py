@@ -1,0 +1,45 @@
+"""`manifest_parquet`: what the catalog learnt since the last export, as new parts, which `telemetry.lake` writes."""
+
+import dagster as dg
+
+from docstokg_assets.assets import shown
+from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
+from docstokg_assets.assets.steps import configuration, plain_failures, year_of
+from docstokg_assets.partitions import years
+from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter, export_manifest
+from docstokg_assets.telemetry.views import write_telemetry_duckdb
+from resources.dagster_resources import CatalogResource
+
+
+@dg.asset(
+    deps=[downloaded_artifacts],
+    partitions_def=years,
+    group_name="content_download",
+    kinds={"python", "parquet", "duckdb"},
+    owners=["team:content-download"],
+    code_version="1",
+)
+def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
+    """The manifest for analysis: every attempt and every outcome, as Parquet by year under `lake/`.
+
+    Only what is new since the last export is written, for all years at once; parts are never changed. `telemetry.duckdb` in
+    the data root has views over them for any DuckDB client.
+    """
+    with plain_failures():
+        root = configuration(catalog).data_root
+        with catalog.open(root) as opened:
+            opened.report_progress(context.run_id, {"year": year_of(context), "phase": "exporting"})
+            exported = export_manifest(opened, LakeWriter(root))
+        views = write_telemetry_duckdb(root)
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": exported.attempts + exported.outcomes,
+            "attempts": exported.attempts,
+            "outcomes": exported.outcomes,
+            "parts": shown.table({"part": "path"}, [(str(part.relative_to(root)),) for part in exported.parts]),
+            "columns of attempts": shown.columns_of(SCHEMAS["attempts"]),
+            "columns of outcomes": shown.columns_of(SCHEMAS["outcomes"]),
+            "lake": shown.place(root / "lake"),
+            "DuckDB views": shown.place(views),
+        }
+    )

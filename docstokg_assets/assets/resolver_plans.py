@@ -1,0 +1,67 @@
+"""`resolver_plans`: which copies of each work of a year will be tried, in which order. Plans are made in `plans.py`."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from docstokg_assets.assets import shown
+from docstokg_assets.assets.openalex_works import openalex_works
+from docstokg_assets.assets.steps import configuration, plain_failures, year_of
+from docstokg_assets.lake_reader import works_of_year
+from docstokg_assets.orchestrator import resolvers_of
+from docstokg_assets.partitions import years
+from docstokg_assets.sources import plan_works
+from docstokg_assets.telemetry.lake import LakeWriter
+from docstokg_assets.telemetry.views import open_lake
+from resources.dagster_resources import CatalogResource
+
+_FIRST_HOSTS = """
+SELECT coalesce(host, 'none'), resolver, count(*) FROM plans WHERE year = {year:d} AND position = 0
+GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 20
+"""
+
+
+@dg.asset(
+    deps=[openalex_works],
+    partitions_def=years,
+    group_name="content_download",
+    kinds={"python", "parquet", "sqlite"},
+    owners=["team:content-download"],
+    code_version="1",
+)
+def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
+    """How each work will be looked for: its known copies in the order of trying, and the providers that must be asked.
+
+    Planning sends no request. The plans are Parquet under `lake/plans` for people; the queue in the catalog holds a row for
+    each work. A work whose plan changed is opened again, unless its full text is there already.
+    """
+    year = year_of(context)
+    with plain_failures():
+        config = configuration(catalog)
+        root = config.data_root
+        with catalog.open(root) as opened:
+            opened.report_progress(context.run_id, {"year": year, "phase": "planning"})
+            works = works_of_year(root, year)
+            planned = plan_works(
+                works, resolvers_of(config), config.rate_limit, opened, LakeWriter(root), datetime.now(UTC)
+            )
+        if not planned.works:
+            context.log.warning(
+                f"No works of {year} are in the lake. Materialise openalex_works first, or widen the filter."
+            )
+        with open_lake(root) as lake:
+            first_hosts = lake.execute(_FIRST_HOSTS.format(year=year)).fetchall()
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": planned.steps,
+            "works": planned.works,
+            "new": planned.new,
+            "opened again": planned.reopened,
+            "unchanged": planned.unchanged,
+            "steps": planned.steps,
+            "providers to ask": planned.deferred,
+            "without a known copy": planned.without_candidate,
+            "asked first": shown.table({"host": "string", "resolver": "string", "works": "int"}, first_hosts),
+            "folder": shown.place(root / "lake" / "plans" / f"year={year}"),
+        }
+    )

@@ -1,0 +1,53 @@
+"""`run_metrics`: the indicators of a year and the report on it. Measured by `telemetry.metrics`, worded by `telemetry.report`."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from docstokg_assets.assets import shown
+from docstokg_assets.assets.manifest_parquet import manifest_parquet
+from docstokg_assets.assets.steps import configuration, plain_failures, year_of
+from docstokg_assets.partitions import years
+from docstokg_assets.telemetry.files import whole_file
+from docstokg_assets.telemetry.lake import LakeWriter
+from docstokg_assets.telemetry.metrics import Scope, metric_rows
+from docstokg_assets.telemetry.report import build_report, headline, tables, to_markdown
+from resources.dagster_resources import CatalogResource
+
+
+@dg.asset(
+    deps=[manifest_parquet],
+    partitions_def=years,
+    group_name="content_download",
+    kinds={"python", "duckdb", "parquet"},
+    owners=["team:content-download"],
+    code_version="1",
+)
+def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
+    """How well it went: yield, speed, politeness and soundness of the year, against their objectives.
+
+    Measured with DuckDB over the manifest, kept under `lake/metrics` with the time of measuring, and written out as a report
+    to read. The objectives are checks of this asset.
+    """
+    year, now = year_of(context), datetime.now(UTC)
+    with plain_failures():
+        root = configuration(catalog).data_root
+        with catalog.open(root) as opened:
+            opened.report_progress(context.run_id, {"year": year, "phase": "measuring"})
+            report = build_report(root, Scope(year), opened, now)
+    LakeWriter(root).append("metrics", metric_rows(report.slis, now))
+    text, path = to_markdown(report), root / "reports" / f"{year}.md"
+    with whole_file(path) as temp:
+        temp.write_text(text, encoding="utf-8")
+    context.log.info(headline(report))
+    numbers = {name: value for name, value in report.slis.values().items() if value is not None}
+    shown_tables = {table.title: shown.text_table(table.columns, table.rows) for table in tables(report)}
+    return dg.MaterializeResult(
+        metadata={
+            "in a sentence": headline(report),
+            **numbers,
+            **shown_tables,
+            "report": dg.MetadataValue.md(text),
+            "report file": shown.place(path),
+        }
+    )

@@ -1,0 +1,53 @@
+"""How facts become Dagster metadata: tables, times, paths. Leaves which facts are shown to the assets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+
+from docstokg_assets.telemetry.reasons import REASON_TEXT
+from resources.catalog.rows import OutcomeCount
+from resources.records import ENDINGS, Reason
+
+Cell = str | int | float | bool | None
+
+
+def table(columns: Mapping[str, str], rows: Iterable[Sequence[Cell]]) -> dg.TableMetadataValue:
+    """`columns`: name → Dagster's name of its type. An empty table is one too."""
+    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
+    return dg.MetadataValue.table([dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows], schema)
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dg.TableMetadataValue:
+    """Of cells that are already made for reading; a column without a heading gets a blank one."""
+    return table({name or " " * (place + 1): "string" for place, name in enumerate(columns)}, rows)
+
+
+def columns_of(schema: pa.Schema) -> dg.TableSchema:
+    return dg.TableSchema([dg.TableColumn(field.name, str(field.type)) for field in schema])
+
+
+def place(path: Path) -> dg.MetadataValue[str | None]:
+    return dg.MetadataValue.path(str(path.resolve()))
+
+
+def outcome_table(outcomes: Iterable[OutcomeCount]) -> dg.TableMetadataValue:
+    """How works ended, with what it means and what helps."""
+    works: dict[Reason, int] = {}
+    for outcome in outcomes:
+        works[outcome.reason] = works.get(outcome.reason, 0) + outcome.count
+    return table(
+        {"works": "int", "reason": "string", "in words": "string", "ends": "string", "what to do": "string"},
+        [
+            (count, str(reason), REASON_TEXT[reason].meaning, str(ENDINGS[reason]), REASON_TEXT[reason].remedy)
+            for reason, count in sorted(works.items(), key=lambda item: -item[1])
+        ],
+    )
+
+
+def moment(epoch: float) -> str:
+    return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,97 @@
+"""What the steps share: getting at the configuration and the services, ending in order, failing in plain words.
+
+The assets say what happens; here is how a Dagster step gets hold of the plain objects and lets go of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import dagster as dg
+
+from docstokg_assets.config import ContentDownloadConfig, load_config, require_contact
+from docstokg_assets.openalex import SourceError
+from docstokg_assets.orchestrator import Services, new_owner
+from resources.artifacts.file_system import StoreError
+from resources.catalog.database import CatalogError
+from resources.dagster_resources import (
+    ArtifactStoreResource,
+    CatalogResource,
+    ConfiguredResource,
+    HttpClientResource,
+    RateLimiterResource,
+)
+from resources.http.errors import HttpError
+from resources.rate_limit.stores import LimiterUnavailable
+from resources.settings import SettingsError
+
+_EXPLAINED = (SettingsError, CatalogError, StoreError, LimiterUnavailable, SourceError, HttpError)
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """Errors whose message says all that a person needs become the step's failure, without their trace.
+
+    Requests were repeated already where that helps, so the step is not.
+    """
+    try:
+        yield
+    except _EXPLAINED as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+
+
+def configuration(resource: ConfiguredResource) -> ContentDownloadConfig:
+    """The whole configuration, of which each resource takes its section. All resources name the same file."""
+    return load_config(resource.file, os.environ).value
+
+
+@contextmanager
+def services(
+    catalog: CatalogResource,
+    artifact_store: ArtifactStoreResource,
+    rate_limiter: RateLimiterResource,
+    http_client: HttpClientResource,
+) -> Iterator[Services]:
+    """What a step that sends requests works with: each object once, under one owner."""
+    config = configuration(catalog)
+    require_contact(config)
+    root, owner = config.data_root, new_owner()
+    with ExitStack() as stack:
+        opened = stack.enter_context(catalog.open(root))
+        store = artifact_store.open(root)
+        limiter = stack.enter_context(rate_limiter.open(root, opened, owner))
+        client = stack.enter_context(http_client.open(opened, limiter, config.download.chunk_size_bytes))
+        yield Services(config, opened, store, limiter, client, owner)
+
+
+@contextmanager
+def ended_in_order(stop: threading.Event) -> Iterator[None]:
+    """Dagster ends a step by raising in the middle of whatever it does. Here `stop` is set instead, and the raise comes when
+    everything has been given back; a second signal has its usual effect."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(number: int, frame: object) -> None:
+        stop.set()
+        for each, handler in usual.items():
+            signal.signal(each, handler)
+
+    for number in usual:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+    if stop.is_set():
+        raise dg.DagsterExecutionInterruptedError
+
+
+def year_of(context: dg.AssetExecutionContext) -> int:
+    return int(context.partition_key)

@@ -1,0 +1,131 @@
+"""The objectives of TEL-7 as asset checks, and the soundness of what is stored. Judges by what others measure.
+
+A missed objective warns; a stored file that is not what the catalog says is an error, and holds up everything downstream.
+"""
+
+import random
+from collections.abc import Iterator
+
+import dagster as dg
+
+from docstokg_assets.assets import shown
+from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
+from docstokg_assets.assets.run_metrics import run_metrics
+from docstokg_assets.assets.steps import configuration, plain_failures
+from docstokg_assets.telemetry.metrics import SLOS, Scope, Verdict, compute_slis, judge
+from docstokg_assets.telemetry.views import open_lake
+from resources.artifacts.file_system import FileSystemStore, StoreError
+from resources.catalog.rows import Entry
+from resources.dagster_resources import ArtifactStoreResource, CatalogResource
+from resources.records import Classification, Kind
+
+SAMPLE = 200  # files of a year that are read again: enough to see a fault of ours, little enough for every run
+
+_OBJECTIVES = tuple(slo for slo in SLOS if slo.name != "corruption")
+
+
+@dg.multi_asset_check(
+    specs=[
+        dg.AssetCheckSpec(
+            slo.name,
+            asset=run_metrics,
+            description=f"{slo.title} {slo.comparison} {slo.target:g}: {slo.why}.",
+        )
+        for slo in _OBJECTIVES
+    ],
+)
+def objectives(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> Iterator[dg.AssetCheckResult]:
+    """A year that misses an objective is worth a look, but nothing stops for it."""
+    with plain_failures():
+        root = configuration(catalog).data_root
+    with open_lake(root) as lake:
+        verdicts = {verdict.name: verdict for verdict in judge(compute_slis(lake, Scope(_year(context))))}
+    for slo in _OBJECTIVES:
+        yield _as_check(verdicts[slo.name])
+
+
+def _as_check(verdict: Verdict) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name=verdict.name,
+        asset_key=run_metrics.key,
+        passed=verdict.ok is not False,  # nothing to judge is no fault
+        severity=dg.AssetCheckSeverity.WARN,
+        description=verdict.sentence,
+        metadata={"goal": verdict.target} | ({} if verdict.value is None else {"value": verdict.value}),
+    )
+
+
+@dg.asset_check(asset=downloaded_artifacts, blocking=True)
+def no_corruption(
+    context: dg.AssetCheckExecutionContext, catalog: CatalogResource, artifact_store: ArtifactStoreResource
+) -> dg.AssetCheckResult:
+    """No bad file is kept: none is known as corrupt, and a sample of the year's files still has the hash it was stored with."""
+    with plain_failures():
+        stored = _stored(context, catalog)
+        store = artifact_store.open(configuration(catalog).data_root)
+        sample = random.sample(stored, min(SAMPLE, len(stored)))
+        bad = [entry for entry in stored if entry.kind is Kind.PDF_CORRUPT or not entry.sha256]
+        bad += [entry for entry in sample if entry not in bad and not _is_sound(store, entry)]
+    return dg.AssetCheckResult(
+        passed=not bad,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=f"{len(bad)} bad files among {len(sample)} of {len(stored)} that were read again.",
+        metadata={
+            "files": len(stored),
+            "read again": len(sample),
+            "bad": len(bad),
+            "bad files": shown.table(
+                {"work": "string", "file": "path"}, [(entry.work_id, entry.path) for entry in bad[:100]]
+            ),
+        },
+    )
+
+
+@dg.asset_check(asset=downloaded_artifacts)
+def files_are_there(
+    context: dg.AssetCheckExecutionContext, catalog: CatalogResource, artifact_store: ArtifactStoreResource
+) -> dg.AssetCheckResult:
+    """Catalog and disk agree: every file that the catalog names for the year is in the store."""
+    with plain_failures():
+        stored = _stored(context, catalog)
+        store = artifact_store.open(configuration(catalog).data_root)
+        missing = [entry for entry in stored if not _exists(store, entry)]
+    return dg.AssetCheckResult(
+        passed=not missing,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{len(stored) - len(missing)} of {len(stored)} files are there.",
+        metadata={
+            "in the catalog": len(stored),
+            "missing": len(missing),
+            "missing files": shown.table(
+                {"work": "string", "file": "path"}, [(entry.work_id, entry.path) for entry in missing[:100]]
+            ),
+        },
+    )
+
+
+def _year(context: dg.AssetCheckExecutionContext) -> int | None:
+    """The year of the run; a check that is started by itself looks at all works."""
+    return int(context.partition_key) if context.has_partition_key else None
+
+
+def _stored(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> list[Entry]:
+    """The outcomes that name a file."""
+    with catalog.open(configuration(catalog).data_root) as opened:
+        entries = opened.entries(year=_year(context), classification=Classification.SUCCESS)
+        return [entry for entry in entries if entry.path]
+
+
+def _exists(store: FileSystemStore, entry: Entry) -> bool:
+    try:
+        return store.exists(entry.path or "")
+    except StoreError:
+        return False
+
+
+def _is_sound(store: FileSystemStore, entry: Entry) -> bool:
+    """A file that is missing is another check's business."""
+    try:
+        return store.sha256_of(entry.path or "")[0] == entry.sha256
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,1 @@
+"""The command line. Each module holds a few commands; `main` mounts them. Never imports Dagster."""

@@ -1,0 +1,131 @@
+"""`content print-config`, `validate-config` and `explain`: what the configuration is, and what it amounts to.
+
+The commands print; what they print is made in `docstokg_assets.config`, imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from docstokg_assets.cli.options import (
+    AcceptOption,
+    ChunkSizeOption,
+    ConcurrentResolversOption,
+    ConfigOption,
+    HeadPrecheckOption,
+    NoRobotsOption,
+    OutOption,
+    ResolverOrderOption,
+    WorkersOption,
+    load_for_cli,
+    overrides_from,
+)
+
+if TYPE_CHECKING:
+    from docstokg_assets.config.explain import HostRow, ResolverRow
+
+app = typer.Typer()
+
+
+@app.command("print-config")
+def print_config(
+    config: ConfigOption = None,
+    format: Annotated[
+        Literal["yaml", "json"] | None, typer.Option("--format", help="yaml on a terminal, json in a pipe, by default.")
+    ] = None,
+    origins: Annotated[
+        bool | None,
+        typer.Option("--origins/--no-origins", help="Say where each value came from (yaml does by default)."),
+    ] = None,
+    workers: WorkersOption = None,
+    out: OutOption = None,
+    resolver_order: ResolverOrderOption = None,
+    no_robots: NoRobotsOption = False,
+    chunk_size: ChunkSizeOption = None,
+    accept: AcceptOption = None,
+    concurrent_resolvers: ConcurrentResolversOption = None,
+    head_precheck: HeadPrecheckOption = None,
+) -> None:
+    """Show the merged configuration: defaults, file, environment and command line. Secrets are masked."""
+    from docstokg_assets.config.render import as_json, as_yaml
+
+    overrides = overrides_from(
+        workers=workers,
+        out=out,
+        resolver_order=resolver_order,
+        no_robots=no_robots,
+        chunk_size=chunk_size,
+        accept=accept,
+        concurrent_resolvers=concurrent_resolvers,
+        head_precheck=head_precheck,
+    )
+    loaded = load_for_cli(config, os.environ, overrides)
+    if (format or ("yaml" if sys.stdout.isatty() else "json")) == "yaml":
+        typer.echo(as_yaml(loaded, origins=origins is not False), nl=False)
+    else:
+        typer.echo(as_json(loaded, origins=bool(origins)))
+
+
+@app.command("validate-config")
+def validate_config(config: ConfigOption = None) -> None:
+    """Check the configuration; all problems are told at once, with exit code 2."""
+    from docstokg_assets.config import config_hash, require_contact
+    from resources.settings import SettingsError, config_file
+
+    loaded = load_for_cli(config, os.environ)
+    typer.echo(f"{config or config_file(os.environ) or 'The configuration'} is valid")
+    typer.echo(f"config hash {config_hash(loaded.value)}")
+    try:
+        require_contact(loaded.value)
+    except SettingsError as error:
+        typer.echo(f"note: {error}", err=True)
+
+
+@app.command("explain")
+def explain(
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    resolver_order: ResolverOrderOption = None,
+    no_robots: NoRobotsOption = False,
+    head_precheck: HeadPrecheckOption = None,
+) -> None:
+    """Show who is asked, in which order and how politely, and where each rule came from."""
+    import json
+
+    from docstokg_assets.config.explain import explain_hosts, explain_resolvers
+
+    overrides = overrides_from(resolver_order=resolver_order, no_robots=no_robots, head_precheck=head_precheck)
+    loaded = load_for_cli(config, os.environ, overrides)
+    resolvers, hosts = explain_resolvers(loaded), explain_hosts(loaded)
+    if as_json:
+        rows = {"resolvers": [asdict(row) for row in resolvers], "hosts": [asdict(row) for row in hosts]}
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        _print_tables(resolvers, hosts)
+
+
+def _print_tables(resolvers: list[ResolverRow], hosts: list[HostRow]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    # in a pipe the table is as wide as it needs to be, so that no cell is cut
+    console = Console(width=None if sys.stdout.isatty() else 220)
+    who = Table(
+        "#", "resolver", "tier", "state", "asks", "robots", "HEAD", "limit", "retry", "timeouts", box=box.SIMPLE
+    )
+    for row in resolvers:
+        polite = (row.robots, row.head_precheck, row.limit, row.retry, row.timeouts)
+        who.add_row(str(row.position or "–"), row.name, row.tier, str(row.state), row.asks or "–", *map(str, polite))
+    console.print(who)
+    limits = Table("host", "role", "rate", "at once", "shares with", "from", box=box.SIMPLE)
+    for host in hosts:
+        cap = "no cap" if host.concurrency is None else str(host.concurrency)
+        shared = "–" if host.group == host.host else host.group
+        limits.add_row(host.host, host.role, host.rate, cap, shared, host.origin)
+    console.print(limits)

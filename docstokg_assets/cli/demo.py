@@ -1,0 +1,222 @@
+"""`content demo`: the whole job on a laptop. Starts the sandbox, has Dagster materialise three years, shows how it goes and what came out.
+
+Dagster runs in processes of its own, as an operator would start it; what is shown while they run is read from the catalog that they
+share. Nothing here knows how works are found or fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from docstokg_assets.cli.progress import State
+    from docstokg_assets.sandbox.handle import Sandbox
+    from resources.catalog.catalog import Catalog
+
+app = typer.Typer()
+
+YEARS = (2023, 2024, 2025)
+WORKS_PER_YEAR = 80
+PASS_S = 45.0
+_PORT = 8899
+_MODULE = "docstokg_assets.definitions"
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Data root of the demo.")] = Path("data/demo"),
+    ui: Annotated[bool, typer.Option("--ui", help="Open the Dagster UI on what is there instead.")] = False,
+    port: Annotated[int, typer.Option("--port", help="Port of the Dagster UI.")] = 3000,
+) -> None:
+    """Collect three years of papers from a web in a box: no network, no keys, no services."""
+    from rich.console import Console
+
+    from docstokg_assets.sandbox.handle import SandboxError
+
+    console = Console()
+    root = out.resolve()
+    try:
+        with _sandbox(root) as sandbox:
+            environment = _environment(root, sandbox)
+            code = _serve_ui(console, environment, port) if ui else _collect(console, root, environment)
+    except SandboxError as error:
+        typer.echo(f"content: {error}", err=True)
+        code = 2
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _sandbox(root: Path) -> Iterator[Sandbox]:
+    from docstokg_assets.sandbox.handle import Sandbox, SandboxError
+
+    first_and_last = (YEARS[0], YEARS[-1])
+    with ExitStack() as stack:
+        try:
+            # The port is part of the configuration: while it is the same, so is the configuration's hash.
+            sandbox = Sandbox.start(
+                root / "sandbox", works_per_year=WORKS_PER_YEAR, years=first_and_last, profile="demo", port=_PORT
+            )
+        except SandboxError:
+            sandbox = Sandbox.start(
+                root / "sandbox", works_per_year=WORKS_PER_YEAR, years=first_and_last, profile="demo"
+            )
+        yield stack.enter_context(sandbox)
+
+
+def _environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
+    """The environment of the Dagster processes, after writing the configuration that it names."""
+    import yaml
+
+    config = {
+        "data_root": str(root),
+        "workers": 8,
+        "http": {
+            "proxy": sandbox.proxy_url,
+            "ca_bundle": str(sandbox.ca_bundle),
+            "contact_email": "librarian@demo-library.example",
+        },
+        "openalex": {"filter": "type:article|preprint", "first_year": YEARS[0]},
+        "download": {"deadline_s": PASS_S},
+    }
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / "demo.yaml"
+    file.write_text("# Written by `content demo`.\n" + yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    home = Path(os.environ.get("DAGSTER_HOME") or root / "dagster")
+    home.mkdir(parents=True, exist_ok=True)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DOCSTOKG_CONTENT_"))}
+    return clean | {"DTKG_CONFIG": str(file), "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1"}
+
+
+def _dagster(*arguments: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("dagster")), *arguments]
+
+
+def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> int:
+    from docstokg_assets.cli.progress import Display, State
+    from resources.catalog.catalog import Catalog
+
+    console.print(
+        f"[bold]Collecting the papers of {', '.join(map(str, YEARS))}[/] from the sandbox, through Dagster, into {root}"
+    )
+    began = time.time()
+    with Catalog.open(root / "catalog.sqlite3") as catalog:
+        before = sum(catalog.queue_counts(year).done for year in YEARS)
+        states = [State(str(year), phase="starting Dagster") for year in YEARS]
+        runs = _start_runs(root, environment)
+        try:
+            with Display(console, states) as display:
+                while any(process.poll() is None for process in runs):
+                    _refresh(catalog, states, runs, began)
+                    display.show()
+                    time.sleep(0.5)
+                _refresh(catalog, states, runs, began)
+        except KeyboardInterrupt:
+            _end(runs)
+            console.print("Interrupted; nothing is lost. Run the same command again to go on.")
+            return 130
+        failed = [year for year, process in zip(YEARS, runs, strict=True) if process.returncode != 0]
+        if failed:
+            for year in failed:
+                console.print(f"[red]{year} failed[/]; its log is {_log(root, year)}")
+            return 1
+        _summary(console, root, catalog, began, before)
+    return 0
+
+
+def _start_runs(root: Path, environment: Mapping[str, str]) -> list[subprocess.Popen[bytes]]:
+    """One Dagster run a year, the newest first; all under the same limits, which they share through the data root."""
+    runs = {}
+    for year in sorted(YEARS, reverse=True):
+        log = _log(root, year)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = _dagster("asset", "materialize", "--select", "*", "--partition", str(year), "-m", _MODULE)
+        with log.open("wb") as file:
+            runs[year] = subprocess.Popen(
+                command, env=dict(environment), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            )
+    return [runs[year] for year in YEARS]
+
+
+def _end(runs: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in runs:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+    for process in runs:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=10)
+
+
+def _log(root: Path, year: int) -> Path:
+    return root / "logs" / f"{year}.log"
+
+
+def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subprocess.Popen[bytes]], began: float) -> None:
+    """What the runs of this demo last told the catalog, and what the catalog counts itself."""
+    from docstokg_assets.cli.progress import hosts_text, waiting_text
+
+    reports = {}
+    for run in catalog.runs():
+        if run.started_at >= began - 1 and run.progress is not None:
+            reports.setdefault(str(run.progress.get("year")), run.progress)
+    for state, process in zip(states, runs, strict=True):
+        report = reports.get(state.label)
+        counts = catalog.queue_counts(int(state.label))
+        ended = process.poll() is not None
+        state.total, state.finished, state.parked = counts.total, counts.done + counts.retry, counts.parked
+        state.phase = "done" if ended else str(report["phase"]) if report else state.phase
+        if report is None:
+            continue
+        state.saved = int(report.get("saved", state.saved))
+        state.works_per_s = float(report.get("works_per_s", state.works_per_s))
+        state.waiting = "" if ended else waiting_text(report.get("waiting", ()))
+        state.hosts = "" if ended else hosts_text(report.get("hosts", ()))
+
+
+def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_before: int) -> None:
+    from datetime import UTC, datetime
+
+    from docstokg_assets.telemetry import report as reports
+    from docstokg_assets.telemetry.metrics import Scope
+
+    built = reports.build_report(root, Scope(), catalog, datetime.now(UTC))
+    (root / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
+    console.print(reports.to_terminal(built))
+    stored = [a.stored_at for a in catalog.artifacts_after(0, 1_000_000) if a.stored_at >= began]
+    if stored:
+        console.print(
+            f"First file after {min(stored) - began:.1f} s, {len(stored)} files in {time.time() - began:.0f} s."
+        )
+    elif done_before:
+        console.print(
+            f"[bold green]Nothing was downloaded again:[/] all {done_before} finished works were there already."
+        )
+    else:
+        console.print("No file was stored; see the reasons above.")
+    console.print(f"Report: {root / 'summary.md'}    Logs: {root / 'logs'}")
+    console.print("Open the Dagster UI on all this with [bold]make ui[/].")
+
+
+def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> int:
+    """`dagster dev` on the same data, with the sandbox beside it, so that further years can be launched from the UI."""
+    console.print(f"Dagster UI: [bold]http://127.0.0.1:{port}[/]   (Ctrl-C ends it, and the sandbox with it)")
+    command = _dagster("dev", "-m", _MODULE, "-h", "127.0.0.1", "-p", str(port), "--log-level", "warning")
+    server = subprocess.Popen(command, env=dict(environment), start_new_session=True)
+    try:
+        return server.wait()
+    except KeyboardInterrupt:
+        server.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(timeout=15)
+        return 0

@@ -1,0 +1,171 @@
+"""`content report` and `content query`: what came out of a run or a year, and SQL over the lake. Measures nothing.
+
+Heavy imports stand inside the functions, so that other commands do not pay for them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, overrides_from
+
+if TYPE_CHECKING:
+    from docstokg_assets.config import ContentDownloadConfig
+    from docstokg_assets.telemetry.metrics import Scope
+    from docstokg_assets.telemetry.views import Answer
+    from resources.catalog import Catalog
+
+SHOWN_ROWS = 100
+
+
+class ReportFormat(StrEnum):
+    MD = "md"
+    JSON = "json"
+    TABLE = "table"
+
+
+class QueryFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(report)
+    app.command()(query)
+
+
+def report(
+    run: Annotated[str | None, typer.Option(help="A run's folder or its id; all runs when left out.")] = None,
+    out: OutOption = None,
+    year: Annotated[int | None, typer.Option(min=0, help="Only works of this publication year; 0: unknown.")] = None,
+    format: Annotated[ReportFormat, typer.Option(help="How to show it.")] = ReportFormat.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Yield, speed, reasons in plain words, who waits for whom, and where the files are."""
+    from datetime import UTC, datetime
+
+    from docstokg_assets.telemetry import report as reports
+    from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
+    from docstokg_assets.telemetry.metrics import Scope
+    from docstokg_assets.telemetry.views import write_telemetry_duckdb
+
+    run_id, out = _place(run, out)
+    settings, scope = _settings(config, out), Scope(year, run_id)
+    data_root = settings.data_root
+    with _catalog(settings.catalog_path) as catalog:
+        _check_known(catalog, scope, data_root)
+        if export_manifest(catalog, LakeWriter(data_root)).parts:
+            write_telemetry_duckdb(data_root)
+        built = reports.build_report(data_root, scope, catalog, datetime.now(UTC))
+    if format is ReportFormat.TABLE:
+        from rich.console import Console
+
+        Console().print(reports.to_terminal(built))
+    else:
+        typer.echo(reports.to_markdown(built) if format is ReportFormat.MD else reports.to_json(built), nl=False)
+
+
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT over works, plans, attempts, outcomes, artifacts, metrics.")],
+    out: OutOption = None,
+    format: Annotated[
+        QueryFormat, typer.Option(help="A table shows the first 100 rows, the others all.")
+    ] = QueryFormat.TABLE,
+    config: ConfigOption = None,
+) -> None:
+    """Ask the Parquet telemetry with DuckDB. Nothing can be changed by it."""
+    from docstokg_assets.telemetry.views import QueryError, query_lake
+
+    data_root = _settings(config, out).data_root
+    if not (data_root / "lake").is_dir():
+        _fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
+    try:
+        answer = query_lake(data_root, sql, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
+    except QueryError as error:
+        _fail(f"the query was not answered: {error}")
+    {QueryFormat.TABLE: _print_table, QueryFormat.JSON: _print_json, QueryFormat.CSV: _print_csv}[format](answer)
+
+
+def _place(run: str | None, out: Path | None) -> tuple[str | None, Path | None]:
+    """Run id and data root; a run that is given as a folder says both."""
+    if run is None or (Path(run).name == run and (out is not None or not Path(run).is_dir())):
+        return run, out
+    folder = Path(run).resolve()
+    return folder.name, out or folder.parent
+
+
+def _settings(config: Path | None, out: Path | None) -> ContentDownloadConfig:
+    return load_for_cli(config, os.environ, overrides_from(out=out)).value
+
+
+@contextmanager
+def _catalog(path: Path) -> Iterator[Catalog]:
+    from resources.catalog import Catalog, CatalogError
+
+    if not path.is_file():
+        _fail(f"there is no catalog at {path}. Give the data root with --out; `content pull` makes one.")
+    try:
+        with Catalog.open(path) as catalog:
+            yield catalog
+    except CatalogError as error:
+        _fail(str(error))
+
+
+def _check_known(catalog: Catalog, scope: Scope, data_root: Path) -> None:
+    if scope.run_id is None or catalog.run(scope.run_id) is not None:
+        return
+    known = ", ".join(run.run_id for run in catalog.runs()[:5]) or "none yet"
+    _fail(f"{data_root} knows no run {scope.run_id}. The latest runs are: {known}.")
+
+
+def _print_table(answer: Answer) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from docstokg_assets.telemetry.files import printable
+
+    console, table = Console(), Table()
+    for column in answer.columns:
+        table.add_column(Text(column), overflow="fold")
+    for row in answer.rows:
+        table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
+    console.print(table)
+    count = f"{len(answer.rows)} row" + ("" if len(answer.rows) == 1 else "s")
+    note = f"the first {count}; --format csv or json shows all" if answer.more else count
+    console.print(note, style="dim", highlight=False)
+
+
+def _print_json(answer: Answer) -> None:
+    import orjson
+
+    rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    typer.echo(orjson.dumps(rows, default=str, option=orjson.OPT_INDENT_2).decode())
+
+
+def _print_csv(answer: Answer) -> None:
+    import csv
+    import sys
+
+    from docstokg_assets.telemetry.files import csv_cell
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(answer.columns)
+    writer.writerows([csv_cell(cell) for cell in row] for row in answer.rows)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"content: {message}", err=True)
+    raise typer.Exit(2)
+
+
+app = typer.Typer()
+register(app)

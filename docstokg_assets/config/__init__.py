@@ -1,0 +1,7 @@
+"""The one configuration tree: its models, its hash, how it is shown, and whom it must name for the real web."""
+
+from docstokg_assets.config.contact import is_sandbox, require_contact
+from docstokg_assets.config.hash import config_hash
+from docstokg_assets.config.models import ContentDownloadConfig, load_config
+
+__all__ = ["ContentDownloadConfig", "config_hash", "is_sandbox", "load_config", "require_contact"]

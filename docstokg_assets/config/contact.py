@@ -1,0 +1,61 @@
+"""The real web is asked only by somebody who can be reached. Decides who needs a contact address; sends nothing."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from docstokg_assets.config.models import ContentDownloadConfig
+from resources.http.settings import HttpSettings
+from resources.settings import SettingsError
+
+SANDBOX_CA = "DocsToKG Sandbox CA"
+_ADDRESS = re.compile(r"[^@\s<>()\[\],;:\\\"]+@(?P<domain>(?:[a-z0-9-]+\.)+[a-z]{2,})", re.IGNORECASE)
+_RESERVED = re.compile(r"(?:^|\.)(?:example\.(?:com|org|net|edu)|example|invalid|test|localhost)$", re.IGNORECASE)
+
+
+def require_contact(config: ContentDownloadConfig) -> None:
+    """Raises SettingsError unless a person can be reached under `http.contact_email`, or only the sandbox is asked."""
+    if is_sandbox(config.http):
+        return
+    address = config.http.contact_email
+    if not address:
+        problem = "http.contact_email is not set; those whose servers we ask must be able to reach you"
+    elif (match := _ADDRESS.fullmatch(address)) is None:
+        problem = f"http.contact_email: {address!r} is not an e-mail address"
+    elif _RESERVED.search(match["domain"]):
+        problem = f"http.contact_email: {address!r} is a placeholder that nobody reads"
+    else:
+        return
+    remedy = (
+        "set it in the configuration file or with DTKG_HTTP__CONTACT_EMAIL, or use the sandbox (content sandbox serve)"
+    )
+    raise SettingsError([f"{problem}; {remedy}"])
+
+
+def is_sandbox(http: HttpSettings) -> bool:
+    """Everything goes through a proxy on this machine, and nobody but the sandbox's own authority is trusted."""
+    return _is_loopback(http.proxy) and http.ca_bundle is not None and _authorities(http.ca_bundle) == {SANDBOX_CA}
+
+
+def _is_loopback(url: str | None) -> bool:
+    try:
+        host = urlsplit(url or "").hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _authorities(bundle: Path) -> set[str]:
+    """The common names in a PEM file; empty when it cannot be read."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    try:
+        certificates = x509.load_pem_x509_certificates(bundle.read_bytes())
+    except (OSError, ValueError):
+        return set()
+    names = [cert.subject.get_attributes_for_oid(NameOID.COMMON_NAME) for cert in certificates]
+    return {str(attributes[0].value) if attributes else "" for attributes in names}

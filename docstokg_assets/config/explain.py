@@ -1,0 +1,146 @@
+"""What the configuration amounts to: who is asked in which order and how politely, and which layer decided it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from docstokg_assets.config.models import ContentDownloadConfig
+from docstokg_assets.resolvers.registry import Resolver, load_resolvers
+from resources.http.messages import Role
+from resources.http.settings import RetrySettings
+from resources.rate_limit.policies import DEFAULT_POLICIES, resolve_policy
+from resources.rate_limit.settings import ANY, Rate
+from resources.settings import Loaded
+
+OTHER_HOST = "any other host"
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """A value that counts in the end, and where it came from."""
+
+    value: str
+    origin: str
+
+    def __str__(self) -> str:
+        return self.value if self.origin == "default" else f"{self.value} ({self.origin})"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverRow:
+    position: int | None
+    name: str
+    tier: str
+    state: Effective
+    asks: str | None
+    robots: Effective
+    head_precheck: Effective
+    limit: Effective
+    retry: Effective
+    timeouts: Effective
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    host: str
+    role: str
+    rate: str
+    concurrency: int | None
+    group: str
+    origin: str
+
+
+def explain_resolvers(
+    loaded: Loaded[ContentDownloadConfig], registry: Mapping[str, type[Resolver]] | None = None
+) -> list[ResolverRow]:
+    """All known resolvers: those in the configured order first."""
+    known = load_resolvers() if registry is None else registry
+    order = loaded.value.resolvers.order
+    names = [*order, *(name for name in known if name not in order)]
+    return [_resolver_row(loaded, known[name]) for name in names]
+
+
+def explain_hosts(loaded: Loaded[ContentDownloadConfig]) -> list[HostRow]:
+    """One line a host with a policy of its own, one a role where roles differ; last what counts for all the others."""
+    settings = loaded.value.rate_limit
+    named = [*settings.policies, *DEFAULT_POLICIES, *settings.concurrency]
+    hosts = [*sorted({name for name in named if name != ANY}), OTHER_HOST]
+    rows: list[HostRow] = []
+    for host in hosts:
+        policies = {str(role): resolve_policy(settings, host, role) for role in Role}
+        shared = len({policy.key for policy in policies.values()}) == 1
+        for role, policy in policies.items():
+            row = HostRow(
+                host, "all" if shared else role, str(policy.rate), policy.concurrency, policy.group, policy.origin
+            )
+            if row not in rows:
+                rows.append(row)
+    return rows
+
+
+def _resolver_row(loaded: Loaded[ContentDownloadConfig], resolver_class: type[Resolver]) -> ResolverRow:
+    config, name = loaded.value, resolver_class.name
+    order = config.resolvers.order
+    resolver = resolver_class.from_config(config.resolvers.by_name()[name])
+    return ResolverRow(
+        position=order.index(name) + 1 if name in order else None,
+        name=name,
+        tier=str(resolver.tier),
+        state=_state(loaded, name),
+        asks=resolver.api_host,
+        robots=_robots(loaded, resolver),
+        head_precheck=_head_precheck(loaded, resolver),
+        limit=_limit(loaded, resolver),
+        retry=_retry(loaded, resolver),
+        timeouts=_timeouts(loaded, resolver),
+    )
+
+
+def _state(loaded: Loaded[ContentDownloadConfig], name: str) -> Effective:
+    if name not in loaded.value.resolvers.order:
+        return Effective("not in resolvers.order", loaded.origin("resolvers.order"))
+    enabled = loaded.value.resolvers.by_name()[name].enabled
+    return Effective("enabled" if enabled else "disabled", loaded.origin(f"resolvers.{name}.enabled"))
+
+
+def _robots(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
+    if not loaded.value.robots.enabled:
+        return Effective("ignored", loaded.origin("robots.enabled"))
+    return Effective(
+        "obeyed" if resolver.obeys_robots else "exempt", loaded.origin(f"resolvers.{resolver.name}.robots")
+    )
+
+
+def _head_precheck(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
+    if resolver.settings.head_precheck is None and not loaded.value.download.head_precheck:
+        return Effective("no", loaded.origin("download.head_precheck"))
+    return Effective("yes" if resolver.prechecks else "no", loaded.origin(f"resolvers.{resolver.name}.head_precheck"))
+
+
+def _limit(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
+    own = resolver.settings.rate_limit
+    if own is not None:
+        rate = Rate(own.refill_per_sec, own.burst)
+        return Effective(str(rate), loaded.origin(f"resolvers.{resolver.name}.rate_limit"))
+    if resolver.api_host is None:
+        return Effective("that of each host", "default")
+    policy = resolve_policy(loaded.value.rate_limit, resolver.api_host, Role.METADATA)
+    return Effective(str(policy.rate), policy.origin)
+
+
+def _retry(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
+    own = resolver.settings.retry
+    retry: RetrySettings = own or loaded.value.http.retry
+    text = f"{retry.max_attempts} tries, {retry.strategy} from {retry.base_delay_ms} ms"
+    return Effective(text, loaded.origin(f"resolvers.{resolver.name}.retry" if own else "http.retry"))
+
+
+def _timeouts(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
+    http, own = loaded.value.http, resolver.settings
+    connect = own.timeout_connect_s or http.timeout or http.timeout_connect_s
+    read = own.timeout_read_s or http.timeout or http.timeout_read_s
+    keys = ["http.timeout", "http.timeout_connect_s", "http.timeout_read_s"]
+    keys += [f"resolvers.{resolver.name}.timeout_connect_s", f"resolvers.{resolver.name}.timeout_read_s"]
+    origins = sorted({loaded.origin(key) for key in keys} - {"default"})
+    return Effective(f"connect {connect:g} s, read {read:g} s", ", ".join(origins) or "default")

@@ -1,0 +1,46 @@
+"""The configuration as plain data without its secrets, and the hash of it that stands on every manifest row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+
+from docstokg_assets.config.models import ContentDownloadConfig
+from resources.http.redact import redact_url
+from resources.settings import MASK
+
+# The name of a run and the places on one machine do not change what is collected or how: two machines, or one that was
+# moved to a larger disk, must be able to show that they worked under the same rules.
+NOT_HASHED = ("run_id", "data_root", "storage.path", "artifacts.root", "http.ca_bundle")
+
+
+def plain(value: Any, secret: str | None = MASK) -> Any:
+    """`value` in JSON's types, with `secret` in the place of every secret."""
+    if isinstance(value, BaseModel):
+        return {name: plain(getattr(value, name), secret) for name in type(value).model_fields}
+    if isinstance(value, dict):
+        return {str(key): plain(item, secret) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, secret) for item in value]
+    if isinstance(value, SecretStr):
+        return secret
+    if isinstance(value, Path):
+        return value.as_posix()
+    return redact_url(value) if isinstance(value, str) else value
+
+
+def config_hash(config: ContentDownloadConfig) -> str:
+    """Equal for equal values, whichever layer they came from and in whatever order they were written."""
+    tree = plain(config, secret=None)  # with a key or without one: the rules are the same
+    for key in NOT_HASHED:
+        *above, last = key.split(".")
+        node = tree
+        for part in above:
+            node = node[part]
+        del node[last]
+    text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,152 @@
+"""ContentDownloadConfig: the sections of all rooms in one tree, the resolvers' settings included.
+
+Sections that belong to a resource are defined beside it; here are those of the domain. The resolvers' section is made
+from the registry, so that a new resolver file brings its settings with it. Loading is `resources.settings`' business.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from pydantic import BeforeValidator, Field, SecretStr, create_model, field_validator, model_validator
+
+from docstokg_assets.config.openalex_filter import filter_string
+from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, load_resolvers
+from resources.artifacts.settings import ArtifactSettings
+from resources.catalog.settings import StorageSettings
+from resources.http.settings import HttpSettings, RobotsSettings
+from resources.rate_limit.settings import RateLimitSettings
+from resources.settings import Loaded, Section, load
+
+PREFERRED_ORDER = ("openalex", "arxiv", "unpaywall", "crossref", "doi", "landing", "wayback")
+ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key"}
+
+
+class DownloadSettings(Section):
+    chunk_size_bytes: int = Field(262_144, ge=1024, description="bytes read at once")
+    verify_content_length: bool = Field(True, description="refuse a body that is not as long as its header says")
+    max_bytes: int = Field(104_857_600, gt=0, description="a larger file is not kept")
+    head_precheck: bool = Field(True, description="ask HEAD before GET where that tells something")
+    global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
+    deadline_s: float | None = Field(
+        None, gt=0, description="time budget of one pass; without one it drains what is due"
+    )
+    park_after_s: float = Field(60.0, gt=0, description="a work that must wait longer goes back to the queue")
+    lease_s: float = Field(
+        120.0, gt=0, description="a claimed work without a sign of life for so long is claimed again"
+    )
+
+
+class TelemetrySettings(Section):
+    sinks: tuple[Literal["jsonl", "csv", "console"], ...] = Field(
+        ("jsonl", "csv"), description="where attempts are written"
+    )
+    last_csv_rows: int = Field(1000, ge=1, description="rows of manifest.last.csv")
+
+
+class OpenAlexSettings(Section):
+    source: Literal["api", "ids", "urls"] = Field(
+        "api", description="where works come from: OpenAlex, or a file of yours"
+    )
+    filter: Annotated[str, BeforeValidator(filter_string)] = Field(
+        "", description="which works: OpenAlex filter syntax, or a mapping name → value or list of values"
+    )
+    api_key: SecretStr | None = Field(None, description="also read from DOCSTOKG_CONTENT_API_KEY_OPENALEX")
+    per_page: int = Field(100, ge=1, le=100, description="works asked for at once")
+    first_year: int = Field(2015, ge=1000, le=9999, description="first publication year that has a partition")
+    max_works: int | None = Field(None, ge=1, description="most works of a year; all when not set")
+    ids_file: Path | None = Field(
+        None, description="for source `ids`: OpenAlex ids, DOIs, arXiv ids, PMCIDs, one a line"
+    )
+    urls_file: Path | None = Field(None, description="for source `urls`: one URL a line")
+
+    @model_validator(mode="after")
+    def _source_has_its_file(self) -> OpenAlexSettings:
+        needed = {"ids": self.ids_file, "urls": self.urls_file}
+        if self.source in needed and needed[self.source] is None:
+            raise ValueError(f"source {self.source} needs {self.source}_file")
+        return self
+
+
+class ResolversSettings(Section):
+    """What all resolvers share; the model in use has a field for each of them besides, see `resolvers_model`."""
+
+    order: tuple[str, ...] = Field((), min_length=1, description="who is asked, in this order inside each tier")
+    max_concurrent_resolvers: int = Field(1, ge=1, le=32, description="resolvers of one tier that run side by side")
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        return tuple(name for name in cls.model_fields if name not in ResolversSettings.model_fields)
+
+    def by_name(self) -> Mapping[str, ResolverSettings]:
+        return {name: cast(ResolverSettings, getattr(self, name)) for name in self.names()}
+
+    @field_validator("order")
+    @classmethod
+    def _order_is_known(cls, order: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [name for name in order if name not in cls.names()]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], cls.names(), 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(cls.names())}"
+            raise ValueError(f"there is no resolver {unknown[0]}; {hint}")
+        if len(set(order)) < len(order):
+            raise ValueError("names a resolver twice")
+        return order
+
+
+def resolvers_model(registry: Mapping[str, type[Resolver]]) -> type[ResolversSettings]:
+    """With a field for each resolver. Those that the preferred order does not name follow by tier and rank."""
+    known = [name for name in PREFERRED_ORDER if name in registry]
+    others = sorted(set(registry) - set(known), key=lambda n: (registry[n].tier.order, registry[n].default_rank, n))
+    order = ResolversSettings.model_fields["order"]
+    fields: dict[str, Any] = {
+        "order": (tuple[str, ...], Field(tuple(known + others), min_length=1, description=order.description)),
+        **{name: (registry[name].Settings, registry[name].Settings()) for name in known + others},
+    }
+    return create_model("RegisteredResolversSettings", __base__=ResolversSettings, **fields)
+
+
+if TYPE_CHECKING:
+    RegisteredResolvers = ResolversSettings
+else:
+    RegisteredResolvers = resolvers_model(load_resolvers())
+
+
+class ContentDownloadConfig(Section):
+    run_id: str | None = Field(None, description="name of the run; made from the time when not set")
+    data_root: Path = Field(Path("data"), description="folder that holds catalog, lake, artifacts and runs")
+    workers: int = Field(8, ge=1, le=256, description="threads that move bytes")
+    http: HttpSettings = HttpSettings()
+    robots: RobotsSettings = RobotsSettings()
+    download: DownloadSettings = DownloadSettings()
+    rate_limit: RateLimitSettings = RateLimitSettings()
+    storage: StorageSettings = StorageSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    resolvers: RegisteredResolvers = RegisteredResolvers()
+    openalex: OpenAlexSettings = OpenAlexSettings()
+
+    @classmethod
+    def from_yaml(
+        cls, path: Path | str, *, env: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None
+    ) -> ContentDownloadConfig:
+        """For programs: file, environment (that of the process unless another is given) and overrides, merged."""
+        return load_config(Path(path), os.environ if env is None else env, overrides).value
+
+    @property
+    def catalog_path(self) -> Path:
+        return self.storage.path or self.data_root / "catalog.sqlite3"
+
+    @property
+    def artifact_root(self) -> Path:
+        return self.artifacts.root or self.data_root
+
+
+def load_config(
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> Loaded[ContentDownloadConfig]:
+    return load(ContentDownloadConfig, file=path, env=env, overrides=overrides, aliases=ALIASES)

@@ -1,0 +1,29 @@
+"""The Dagster code location: assembles assets, checks and resources, and decides nothing. Loading it asks nobody for anything."""
+
+import dagster as dg
+
+from docstokg_assets import checks
+from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
+from docstokg_assets.assets.manifest_parquet import manifest_parquet
+from docstokg_assets.assets.openalex_works import openalex_works
+from docstokg_assets.assets.resolver_plans import resolver_plans
+from docstokg_assets.assets.run_metrics import run_metrics
+from resources.dagster_resources import (
+    ArtifactStoreResource,
+    CatalogResource,
+    HttpClientResource,
+    RateLimiterResource,
+)
+
+defs = dg.Definitions(
+    assets=[openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics],
+    asset_checks=[checks.no_corruption, checks.files_are_there, checks.objectives],
+    resources={
+        "catalog": CatalogResource(),
+        "artifact_store": ArtifactStoreResource(),
+        "rate_limiter": RateLimiterResource(),
+        "http_client": HttpClientResource(),
+    },
+    # The threads are inside the step; a process for each step would only cost seconds.
+    executor=dg.in_process_executor,
+)

@@ -1,0 +1,540 @@
+"""Drives the searches of many works at once without letting a thread wait: lanes by limit, a heap of ready times, and workers
+that only ever move bytes.
+
+A lane is a queue of searches whose next request falls under the same limits. A search whose turn is further away than
+`park_after_s` goes back to the database with what it has learnt, and claims leave out groups whose lanes are full, so a slow
+host never stands in the way of a fast one. One call of `run` is one pass: it ends when nothing is due, at its deadline,
+or when it is told to stop; then transfers in flight get a grace, and everything else is given back.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, retry_time
+from docstokg_assets.recorder import Recorder
+from docstokg_assets.works import Work
+from resources.artifacts.file_system import StoreError
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Finished, Parked, QueueItem
+from resources.clock import Clock
+from resources.http.attempts import AttemptLog
+from resources.http.client import HttpClient
+from resources.http.errors import HttpError, Interrupted
+from resources.http.exchange import Exchange, Pause, Reply, RequestPolicy, Send, Step
+from resources.http.messages import Response
+from resources.rate_limit.limiter import Allowance
+from resources.rate_limit.stores import LimiterUnavailable
+from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Reason
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 5.0
+_LIMITER_PATIENCE_S = 60.0
+_TICK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class PassSettings:
+    workers: int
+    run_id: str
+    config_hash: str
+    owner: str  # unique to this process; holds the leases
+    year: int | None = None  # which works: of a year,
+    of_run: str | None = None  # or of a run
+    deadline_s: float | None = None
+    max_works: int | None = None
+    lease_s: float = 120.0
+    park_after_s: float = 60.0
+    retry_base_s: float = 3600.0
+    max_tries: int = 5
+
+
+@dataclass(slots=True)
+class PassResult:
+    """What a pass did. `ended` says why it ended: drained, deadline, budget or stopped."""
+
+    ended: str = "drained"
+    finished: int = 0
+    saved: int = 0
+    parked: int = 0
+    requests: int = 0
+    bytes: int = 0
+    elapsed_s: float = 0.0
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A host that is waited for, as a person wants to see it."""
+
+    group: str
+    works: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    finished: int
+    saved: int
+    parked: int
+    open: int
+    active_hosts: tuple[str, ...]
+    waiting: tuple[Waiting, ...]
+
+
+@dataclass(slots=True)
+class Task:
+    """One work under way: its search, the exchange that the search waits for, and what it needs next."""
+
+    item: QueueItem
+    work: Work
+    pursuit: Pursuit
+    search: Search
+    log: AttemptLog
+    exchange: Exchange | None = None
+    send: Send | None = None
+    since: float = 0.0  # when it began to wait for its lane
+    began: float = 0.0
+
+
+@dataclass(slots=True)
+class Lane:
+    allowance: Allowance
+    tasks: deque[Task] = field(default_factory=deque)
+    ready_at: float = 0.0
+    busy: bool = False  # all permits of its group are out
+
+    def wait_for_last(self, now: float) -> float:
+        """How long a search that joins now would wait, by the limit alone."""
+        return max(0.0, self.ready_at - now) + len(self.tasks) * self.allowance.interval_s
+
+
+End = DownloadOutcome | Interrupted
+Event = tuple[Task, Allowance, Step | End | BaseException]
+
+
+class Dispatcher:
+    """One pass. All scheduling is in the thread that calls `run`; workers send, and advance the search they sent for."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        catalog: Catalog,
+        pipeline: ResolverPipeline,
+        recorder: Recorder,
+        settings: PassSettings,
+        *,
+        clock: Clock,
+        policies: Mapping[str, RequestPolicy],
+        stop: threading.Event,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
+        self._client, self._catalog, self.pipeline, self._recorder = client, catalog, pipeline, recorder
+        self._settings, self._clock, self.policies, self._stop = settings, clock, policies, stop
+        self._on_progress = on_progress
+        self._lanes: dict[Allowance, Lane] = {}
+        self._pauses: list[tuple[float, int, Task]] = []
+        self._order = itertools.count()
+        self._seq = itertools.count(1)
+        self._jobs: queue.SimpleQueue[tuple[Task, Send, Allowance, int] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None: only look again
+        self._in_flight: dict[int, str] = {}  # id of task -> host
+        self._open: set[str] = set()  # works under way, until their commit returned
+        self._threads: list[threading.Thread] = []
+        self._result = PassResult()
+        self._claimed = 0
+        self._limiter_down_since: float | None = None
+        self._drained_until = 0.0
+
+    # -- the pass -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> PassResult:
+        started = self._clock.monotonic()
+        deadline = None if self._settings.deadline_s is None else started + self._settings.deadline_s
+        heartbeat = started + self._settings.lease_s / 3
+        tick = started
+        self._recorder.done = self._recorded
+        self._start_workers()
+        try:
+            while not self._over(deadline):
+                self._fill()
+                self._launch()
+                if not self._open and not self._await_parked(deadline):
+                    break
+                self._take_events(self._next_wake(deadline))
+                now = self._clock.monotonic()
+                if now >= heartbeat:
+                    self._catalog.heartbeat(self._settings.owner, self._settings.lease_s)
+                    heartbeat = now + self._settings.lease_s / 3
+                if now >= tick:
+                    self._client.limiter.keep_leases()
+                    self._on_progress(self.progress())
+                    tick = now + _TICK_S
+        except BaseException:
+            self._stop.set()
+            self._result.ended = "stopped"
+            raise
+        finally:
+            self._wind_down()
+            self._result.elapsed_s = self._clock.monotonic() - started
+            self._on_progress(self.progress())
+        return self._result
+
+    def progress(self) -> Progress:
+        now = self._clock.monotonic()
+        waiting = [
+            Waiting(lane.allowance.group, len(lane.tasks), max(0.0, lane.ready_at - now))
+            for lane in self._lanes.values()
+            if lane.tasks
+        ]
+        waiting.sort(key=lambda w: -w.works)
+        hosts = tuple(sorted(set(self._in_flight.values())))
+        result = self._result
+        return Progress(result.finished, result.saved, result.parked, len(self._open), hosts, tuple(waiting))
+
+    def _over(self, deadline: float | None) -> bool:
+        if self._recorder.failure is not None:
+            raise self._recorder.failure
+        if self._stop.is_set():
+            self._result.ended = "stopped"
+            return True
+        if deadline is not None and self._clock.monotonic() >= deadline:
+            self._result.ended = "deadline"
+            return True
+        return False
+
+    def _fill(self) -> None:
+        """Claim works while there is room for them. Groups whose lanes are full are left out."""
+        room = max(64, self._settings.workers * 8) - len(self._open)
+        budget = self._settings.max_works
+        if budget is not None:
+            room = min(room, budget - self._claimed)
+            if room <= 0 and not self._open:
+                self._result.ended = "budget"
+        now = self._clock.monotonic()
+        if room <= 0 or now < self._drained_until or (room < 16 and len(self._open) > self._settings.workers * 2):
+            return
+        items = self._catalog.claim(
+            self._settings.owner,
+            min(room, 64),
+            self._settings.lease_s,
+            year=self._settings.year,
+            run_id=self._settings.of_run,
+            exclude_groups=self._full_groups(now),
+        )
+        self._claimed += len(items)
+        if not items:
+            self._drained_until = now + _TICK_S  # do not ask the database again at once
+        for item in items:
+            self._open.add(item.work_id)
+            task = self._begin(item)
+            self._place(task, self._advance(task, None))
+
+    def _full_groups(self, now: float) -> frozenset[str]:
+        limit = self._settings.park_after_s / 2
+        return frozenset(lane.allowance.group for lane in self._lanes.values() if lane.wait_for_last(now) > limit)
+
+    def _await_parked(self, deadline: float | None) -> bool:
+        """Whether works that are parked, or held by another process, come due before this pass must end. Failed ones are not
+        waited for: they have their outcome, and a later pass tries them again."""
+        if self._settings.max_works is not None and self._claimed >= self._settings.max_works:
+            return False
+        counts = self._catalog.queue_counts(self._settings.year, self._settings.of_run)
+        if counts.queued_due:
+            return True
+        if counts.parked + counts.leased == 0:
+            return False
+        due = self._catalog.next_due(self._settings.year, self._settings.of_run)
+        left = None if deadline is None else deadline - self._clock.monotonic()
+        return due is not None and (left is None or due - self._catalog.now() < left)
+
+    # -- scheduling ---------------------------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        """Hand out every step that may go now, one from each lane in turn, to workers that are free."""
+        now = self._clock.monotonic()
+        while self._pauses and self._pauses[0][0] <= now:
+            _, _, task = heapq.heappop(self._pauses)
+            self._place(task, self._advance(task, None))
+        progressed = True
+        while progressed and len(self._in_flight) < self._settings.workers:
+            progressed = False
+            for lane in list(self._lanes.values()):
+                if len(self._in_flight) >= self._settings.workers:
+                    break
+                if lane.tasks and not lane.busy and lane.ready_at <= now and self._send_first(lane, now):
+                    progressed = True
+        for allowance in [a for a, lane in self._lanes.items() if not lane.tasks and lane.ready_at <= now]:
+            del self._lanes[allowance]
+
+    def _send_first(self, lane: Lane, now: float) -> bool:
+        try:
+            wait = self._client.limiter.enter(lane.allowance)
+        except LimiterUnavailable as error:
+            self._limiter_down(now, error)
+            lane.ready_at = now + 1.0
+            return False
+        self._limiter_down_since = None
+        if wait is None:
+            lane.busy = True
+            return False
+        if wait > 0:
+            lane.ready_at = now + wait
+            return False
+        task = lane.tasks.popleft()
+        assert task.send is not None
+        self._in_flight[id(task)] = task.send.host
+        self._jobs.put((task, task.send, lane.allowance, round((now - task.since) * 1000)))
+        return True
+
+    def _limiter_down(self, now: float, error: LimiterUnavailable) -> None:
+        """Nothing goes out unthrottled; the pass fails when the limiter does not come back."""
+        if self._limiter_down_since is None:
+            log.warning("requests stop: %s", error)
+            self._limiter_down_since = now
+        elif now - self._limiter_down_since > _LIMITER_PATIENCE_S:
+            raise error
+
+    def _place(self, task: Task, step: Step | End) -> None:
+        """Put a search where its next step makes it wait, or end it."""
+        now = self._clock.monotonic()
+        if isinstance(step, DownloadOutcome):
+            self._finish(task, step)
+        elif isinstance(step, Interrupted):
+            self._park(task, 0.0, Reason.INTERRUPTED)
+        elif isinstance(step, Pause):
+            if step.seconds > self._settings.park_after_s or self._stop.is_set():
+                self._park(task, step.seconds, step.reason)
+            else:
+                heapq.heappush(self._pauses, (now + step.seconds, next(self._order), task))
+        else:
+            task.send, task.since = step, now
+            lane = self._lane(step)
+            wait = lane.wait_for_last(now)
+            if wait > self._settings.park_after_s:
+                self._park(task, wait, Reason.BACKOFF)
+            else:
+                lane.tasks.append(task)
+
+    def _lane(self, send: Send) -> Lane:
+        allowance = self._client.limiter.policy_for(send.host, str(send.role), send.resolver, send.min_interval_s)
+        lane = self._lanes.get(allowance)
+        if lane is None:
+            lane = self._lanes[allowance] = Lane(allowance)
+        return lane
+
+    def _next_wake(self, deadline: float | None) -> float:
+        now = self._clock.monotonic()
+        times = [now + _TICK_S]
+        if self._pauses:
+            times.append(self._pauses[0][0])
+        if len(self._in_flight) < self._settings.workers:
+            times += [lane.ready_at for lane in self._lanes.values() if lane.tasks and not lane.busy]
+        if deadline is not None:
+            times.append(deadline)
+        return max(0.0, min(times) - now)
+
+    def _take_events(self, timeout: float) -> None:
+        try:
+            event = self._inbox.get(timeout=timeout) if timeout > 0 else self._inbox.get_nowait()
+        except queue.Empty:
+            return
+        self._handle(event)
+        while True:
+            try:
+                self._handle(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _handle(self, event: Event | None) -> None:
+        if event is None:
+            return
+        task, allowance, step = event
+        self._in_flight.pop(id(task), None)
+        for lane in self._lanes.values():
+            if lane.allowance.group == allowance.group:
+                lane.busy = False
+        if isinstance(step, BaseException) and not isinstance(step, Interrupted):
+            raise step
+        self._place(task, step)
+
+    # -- one work -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, item: QueueItem) -> Task:
+        work = Work.from_json(item.record)
+        pursuit = self.pipeline.begin(work, item.progress)
+        attempts = AttemptLog(
+            self._recorder.record,
+            self._clock,
+            self._settings.run_id,
+            self._settings.owner,
+            lambda: next(self._seq),
+            item.work_id,
+            item.year,
+        )
+        search = self.pipeline.pursue(work, pursuit, attempts)
+        return Task(item, work, pursuit, search, attempts, began=self._clock.monotonic())
+
+    def _advance(self, task: Task, reply: Reply | HttpError | None) -> Step | End:
+        """Run the generators until they need the outside again, or are done. Faults of ours cost one work, not the run."""
+        try:
+            return self._run_generators(task, reply)
+        except Interrupted as error:
+            return error
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("the search for %s failed; it ends as %s", task.item.work_id, Reason.INTERNAL_ERROR)
+            return DownloadOutcome(
+                False, None, Classification.ERROR, Reason.INTERNAL_ERROR, fallback_chain=tuple(task.pursuit.chain)
+            )
+
+    def _run_generators(self, task: Task, reply: Reply | HttpError | None) -> Step | End:
+        feed: Response | HttpError | None = None
+        while True:
+            if task.exchange is not None:
+                try:
+                    if isinstance(reply, HttpError):
+                        return task.exchange.throw(reply)
+                    return task.exchange.send(reply)
+                except StopIteration as done:
+                    feed = done.value
+                except HttpError as error:
+                    feed = error
+            try:
+                request = task.search.throw(feed) if isinstance(feed, HttpError) else task.search.send(feed)  # type: ignore[arg-type]
+            except StopIteration as done:
+                outcome: DownloadOutcome = done.value
+                return outcome
+            policy = self.policies.get(request.resolver or "")
+            task.exchange, reply = self._client.exchange(request, task.log, policy), None
+
+    def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
+        pursuit = task.pursuit
+        pursuit.active_ms += round((self._clock.monotonic() - task.began) * 1000)
+        retry_at = None
+        if not outcome.ok and ENDINGS[outcome.reason] is not Ending.NEVER:
+            now = self._catalog.now()
+            retry_at = retry_time(pursuit, now, task.item.tries, self._settings.retry_base_s, self._settings.max_tries)
+        self._count(outcome, pursuit.requests)
+        self._recorder.record(
+            Finished(
+                work_id=task.item.work_id,
+                year=task.item.year,
+                title=task.work.title,
+                doi=task.work.doi,
+                outcome=outcome,
+                run_id=self._settings.run_id,
+                config_hash=self._settings.config_hash,
+                owner=self._settings.owner,
+                ttfp_ms=pursuit.active_ms if outcome.ok else None,
+                requests=pursuit.requests,
+                retry_at=retry_at,
+                progress=pursuit.to_json() if retry_at is not None else None,
+            )
+        )
+
+    def _count(self, outcome: DownloadOutcome, requests: int) -> None:
+        result = self._result
+        result.finished += 1
+        result.requests += requests
+        result.saved += outcome.ok
+        result.bytes += outcome.content_length or 0
+        result.outcomes[str(outcome.reason)] += 1
+
+    def _park(self, task: Task, seconds: float, reason: Reason) -> None:
+        """Back to the database, with what was learnt; asked again when its time has come."""
+        send, pursuit = task.send, task.pursuit
+        task.search.close()
+        if task.exchange is not None:
+            task.exchange.close()
+        pursuit.active_ms += round((self._clock.monotonic() - task.began) * 1000)
+        group = self._lane(send).allowance.group if send is not None else task.item.next_group
+        self._result.parked += 1
+        self._recorder.record(
+            Parked(
+                work_id=task.item.work_id,
+                progress=pursuit.to_json(),
+                next_group=group,
+                not_before=self._catalog.now() + seconds if seconds else 0.0,
+                reason=str(reason),
+                owner=self._settings.owner,
+            )
+        )
+
+    def _recorded(self, entry: Finished | Parked) -> None:
+        """Called by the recorder when an entry is durable."""
+        self._open.discard(entry.work_id)
+        self._inbox.put(None)
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    def _start_workers(self) -> None:
+        for number in range(self._settings.workers):
+            thread = threading.Thread(target=self._work, name=f"worker-{number:02}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            task, send, allowance, waited_ms = job
+            reply: Reply | HttpError
+            try:
+                reply = self._client.wire.send(send, allowance.group, waited_ms)
+            except HttpError as error:
+                reply = error
+            except BaseException as error:  # the dispatcher raises it
+                self._client.limiter.leave(allowance)
+                self._inbox.put((task, allowance, error))
+                continue
+            self._client.limiter.leave(allowance)
+            task.pursuit.requests += 1
+            step: Step | End | BaseException
+            try:
+                step = self._advance(task, reply)
+            except BaseException as error:
+                step = error
+            self._inbox.put((task, allowance, step))
+
+    def _wind_down(self) -> None:
+        """No new claims; transfers in flight get a grace, then are cut; everything that waits goes back to the database."""
+        self._give_back_waiting()
+        end = self._clock.monotonic() + GRACE_S
+        cut = False
+        while self._in_flight:
+            left = end - self._clock.monotonic()
+            if left <= 0 and not cut:
+                self._client.wire.interrupt()
+                cut, end = True, self._clock.monotonic() + 1.0
+            elif left <= 0:
+                break
+            try:
+                self._take_events(max(0.05, min(left, 0.25)))
+            except Exception:
+                log.exception("while ending the pass")
+            self._give_back_waiting()
+        for _ in self._threads:
+            self._jobs.put(None)
+        self._recorder.flush()
+        if self._recorder.failure is None:
+            self._catalog.release_owner(self._settings.owner)
+            self._catalog.free_groups(self._settings.owner)
+
+    def _give_back_waiting(self) -> None:
+        now = self._clock.monotonic()
+        for lane in self._lanes.values():
+            for position, task in enumerate(list(lane.tasks)):
+                wait = max(0.0, lane.ready_at - now) + position * lane.allowance.interval_s
+                self._park(task, 0.0 if self._result.ended == "stopped" else wait, Reason.BACKOFF)
+            lane.tasks.clear()
+        for ready_at, _, task in self._pauses:
+            self._park(task, 0.0 if self._result.ended == "stopped" else max(0.0, ready_at - now), Reason.BACKOFF)
+        self._pauses.clear()

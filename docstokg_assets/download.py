@@ -1,0 +1,230 @@
+"""One candidate, from URL to durable file, in three phases: prepare (what to ask), stream (one GET, hashed while it is written),
+finalize (is it whole, then store it under the work's name).
+
+Which candidate is tried, and what happens after a failure, is the pipeline's; sending is the client's; names are `naming`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+from docstokg_assets.landing.walls import recognise_wall
+from docstokg_assets.naming import artifact_path
+from docstokg_assets.plans import Candidate, Target
+from docstokg_assets.sniffing import SNIFF_BYTES, pdf_fault, sniff
+from docstokg_assets.works import Work
+from resources.artifacts.file_system import FileSystemStore, PartFile
+from resources.http.errors import BodyTooLarge, ContentRefused
+from resources.http.exchange import reason_of_status
+from resources.http.messages import Request, Response, ResponseHead, Role
+from resources.records import Classification, DownloadOutcome, Kind, Reason
+
+FOLDERS = {Kind.PDF: "PDF", Kind.PDF_UNKNOWN: "PDF", Kind.HTML: "HTML", Kind.XML: "XML"}
+_EXTENSIONS = {Kind.PDF: ".pdf", Kind.PDF_UNKNOWN: ".pdf", Kind.HTML: ".html", Kind.XML: ".xml"}
+_EXPECTED = {Target.PDF: "application/pdf", Target.XML: "application/xml", Target.HTML: "text/html"}
+_TAIL_BYTES = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadPlan:
+    url: str
+    resolver_name: str
+    referer: str | None = None
+    expected_mime: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadStreamResult:
+    """A body that arrived whole: as a part file, or, for an HTML page, in memory."""
+
+    path_tmp: str | None
+    bytes_written: int
+    http_status: int
+    content_type: str | None
+    kind: Kind
+    sha256: str
+    tail: bytes = b""
+    page: bytes = b""
+    part: PartFile | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadLimits:
+    max_bytes: int
+    max_page_bytes: int
+
+
+class ArtifactSink:
+    """Takes the body of an artifact GET. The first bytes decide: PDF and XML go to a part file, HTML is kept in memory, because
+    it is a wall, a landing page, or in the rarer case a full text; anything else is not read further."""
+
+    def __init__(self, head: ResponseHead, store: FileSystemStore, limits: DownloadLimits) -> None:
+        announced = head.content_length
+        if announced is not None and announced > limits.max_bytes:
+            raise ContentRefused(
+                f"{announced} bytes, more than download.max_bytes", url=head.url, reason=Reason.POLICY_SIZE
+            )
+        self._head, self._store, self._limits = head, store, limits
+        self._hash = hashlib.sha256()
+        self._start = b""
+        self._size = 0
+        self._tail = b""
+        self._kind: Kind | None = None
+        self._part: PartFile | None = None
+        self._page: list[bytes] = []
+
+    def write(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size > self._limits.max_bytes:
+            raise BodyTooLarge(f"more than {self._limits.max_bytes} bytes", url=self._head.url)
+        if self._kind is not None:
+            self._keep(chunk)
+            return
+        self._start += chunk
+        if len(self._start) >= SNIFF_BYTES:
+            self._decide()
+
+    def finish(self) -> DownloadStreamResult:
+        if self._kind is None:
+            self._decide()
+        assert self._kind is not None
+        return DownloadStreamResult(
+            path_tmp=str(self._part.path) if self._part is not None else None,
+            bytes_written=self._size,
+            http_status=self._head.status,
+            content_type=self._head.content_type,
+            kind=self._kind,
+            sha256=self._hash.hexdigest(),
+            tail=self._tail,
+            page=b"".join(self._page),
+            part=self._part,
+        )
+
+    def abort(self) -> None:
+        if self._part is not None:
+            self._part.discard()
+
+    def _decide(self) -> None:
+        kind = sniff(self._start, self._head.content_type)
+        if kind is None:
+            wall = recognise_wall(self._head.status, self._head.headers, self._start, self._head.url)
+            if wall is not None:
+                raise ContentRefused("a wall instead of a file", url=self._head.url, reason=wall)
+            shown = self._head.content_type or "no content type"
+            raise ContentRefused(
+                f"neither PDF, XML nor HTML ({shown})", url=self._head.url, reason=Reason.UNEXPECTED_CT
+            )
+        self._kind = kind
+        if kind is not Kind.HTML:
+            self._part = self._store.begin(FOLDERS[kind])
+        start, self._start = self._start, b""
+        self._keep(start)
+
+    def _keep(self, chunk: bytes) -> None:
+        self._hash.update(chunk)
+        if self._part is None:
+            if self._size > self._limits.max_page_bytes:
+                raise BodyTooLarge(f"an HTML page of more than {self._limits.max_page_bytes} bytes", url=self._head.url)
+            self._page.append(chunk)
+            return
+        self._part.write(chunk)
+        self._tail = chunk[-_TAIL_BYTES:] if len(chunk) >= _TAIL_BYTES else (self._tail + chunk)[-_TAIL_BYTES:]
+
+
+def prepare_candidate_download(candidate: Candidate) -> DownloadPlan:
+    return DownloadPlan(candidate.url, candidate.resolver, candidate.referer, _EXPECTED.get(candidate.target))
+
+
+def stream_candidate_payload(
+    plan: DownloadPlan, candidate: Candidate, store: FileSystemStore, limits: DownloadLimits, obey_robots: bool
+) -> Generator[Request, Response, Response]:
+    """Exactly one GET. A 2xx answer's `payload` is a DownloadStreamResult."""
+    response = yield Request(
+        plan.url,
+        Role.ARTIFACT,
+        resolver=plan.resolver_name,
+        tier=str(candidate.tier),
+        referer=plan.referer,
+        obey_robots=obey_robots,
+        sink=lambda head: ArtifactSink(head, store, limits),
+    )
+    return response
+
+
+def finalize_candidate_download(
+    work: Work, candidate: Candidate, response: Response, store: FileSystemStore
+) -> DownloadOutcome:
+    """Integrity, then the store. Leaves no part file behind, whatever it finds."""
+    if not response.ok:
+        return failed(candidate, reason_of_status(response.status), http_status=response.status)
+    stream = response.payload
+    assert isinstance(stream, DownloadStreamResult)
+    if stream.kind in (Kind.PDF, Kind.PDF_UNKNOWN):
+        fault = pdf_fault(stream.bytes_written, stream.tail)
+        if fault is not None:
+            assert stream.part is not None
+            stream.part.discard()
+            return failed(
+                candidate, Reason.PDF_CORRUPT, kind=Kind.PDF_CORRUPT, http_status=response.status, meta={"fault": fault}
+            )
+    part = stream.part
+    if part is None:  # an HTML full text, so far in memory
+        part = store.begin(FOLDERS[stream.kind])
+        part.write(stream.page)
+    return store_file(work, candidate, response, stream, part, store)
+
+
+def store_file(
+    work: Work,
+    candidate: Candidate,
+    response: Response,
+    stream: DownloadStreamResult,
+    part: PartFile,
+    store: FileSystemStore,
+) -> DownloadOutcome:
+    kind = stream.kind
+    path = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], _EXTENSIONS[kind])
+    store.commit(part, path)
+    return DownloadOutcome(
+        ok=True,
+        path=path,
+        classification=Classification.SUCCESS,
+        reason=Reason.OK,
+        kind=kind,
+        url=candidate.url,
+        resolver=candidate.resolver,
+        tier=str(candidate.tier),
+        http_status=response.status,
+        sha256=stream.sha256,
+        content_length=stream.bytes_written,
+        content_type=stream.content_type,
+        etag=response.headers.get("etag"),
+        last_modified=response.headers.get("last-modified"),
+        license=candidate.license,
+        version=candidate.version,
+        meta={"final_url": response.url} if response.url != candidate.url else {},
+    )
+
+
+def failed(
+    candidate: Candidate,
+    reason: Reason,
+    *,
+    kind: Kind | None = None,
+    http_status: int | None = None,
+    meta: dict[str, object] | None = None,
+) -> DownloadOutcome:
+    return DownloadOutcome(
+        ok=False,
+        path=None,
+        classification=Classification.ERROR,
+        reason=reason,
+        kind=kind,
+        url=candidate.url,
+        resolver=candidate.resolver,
+        tier=str(candidate.tier),
+        http_status=http_status,
+        meta=meta or {},
+    )

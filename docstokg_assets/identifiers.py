@@ -1,0 +1,153 @@
+"""The one spelling of every identifier: DOI, arXiv id, PMCID, PMID, OpenAlex id, and URL. No I/O, nothing is looked up.
+
+Each `normalize_…` takes what people and providers write and returns the one spelling, or None when it is no such
+identifier; it may be applied again without effect.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+MAX_URL_LENGTH = 4096
+_MAX_LENGTH = 2048  # of any text that is looked at as an identifier
+
+_DOI_NAME = re.compile(r"(?i)(?:doi:\s*|info:doi/)")
+_DOI_URL = re.compile(r"(?i)(?:https?://)?(?:dx\.|www\.)?doi\.org/")
+# What follows a DOI in a pasted address. A bare `#` may belong to the DOI (SICI); parameters and anchor names do not.
+_URL_TAIL = re.compile(r"\?\w+=.*|#[A-Za-z].*")
+_DOI = re.compile(r"10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffd]+")
+_PAIRS = {")": "(", "]": "[", "}": "{", ">": "<"}
+
+_ARXIV_PREFIX = re.compile(
+    r"(?i)(?:https?://)?(?:www\.|export\.)?arxiv\.org/(?:abs|pdf|html|format)/|arxiv:\s*"
+    r"|(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:\s*)?10\.48550/arxiv\.|oai:arxiv\.org:"
+)
+_ARXIV = re.compile(
+    r"(?i)([0-9]{4}\.[0-9]{4,5}|[a-z-]{2,16}(?:\.[a-z]{2})?/[0-9]{7})(v[1-9][0-9]?)?(?:\.pdf)?/?(?:[?#].*)?"
+)
+
+_PMCID = re.compile(
+    r"(?i)(?:pmcid:\s*)?PMC([1-9][0-9]{0,9})(?:\.[0-9]+)?"
+    r"|(?:https?://)?(?:www\.ncbi\.nlm\.nih\.gov/pmc|pmc\.ncbi\.nlm\.nih\.gov|(?:www\.)?europepmc\.org)/articles/"
+    r"(?:PMC)?([1-9][0-9]{0,9})(?:\.[0-9]+)?(?:[/?#].*)?"
+    r"|(?:pmh:)?oai:pubmedcentral\.nih\.gov:([1-9][0-9]{0,9})"
+)
+_PMID = re.compile(
+    r"(?i)(?:pmid:\s*|(?:https?://)?pubmed\.ncbi\.nlm\.nih\.gov/|(?:https?://)?www\.ncbi\.nlm\.nih\.gov/pubmed/)?"
+    r"([1-9][0-9]{0,9})/?(?:[?#].*)?"
+)
+_OPENALEX = re.compile(
+    r"(?i)(?:(?:https?://)?(?:www\.|api\.|explore\.)?openalex\.org/(?:works/)?|openalex:)?W([1-9][0-9]{0,14})/?(?:[?#].*)?"
+)
+_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)*\.?|[0-9a-f.]*:[0-9a-f:.]*")  # the second form: IPv6, brackets removed
+_UNFIT_FOR_URL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+IdentifierKind = Literal["openalex", "doi", "arxiv", "pmcid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    kind: IdentifierKind
+    value: str
+
+
+def normalize_doi(value: Any) -> str | None:
+    """`10.…/…` without prefix, escapes and trailing punctuation. The case is kept, though it means nothing."""
+    doi = _stripped(value)
+    from_url = False
+    while match := _DOI_NAME.match(doi) or _DOI_URL.match(doi):
+        from_url = from_url or match.re is _DOI_URL
+        doi = doi[match.end() :]
+    if from_url:
+        doi = unquote(_URL_TAIL.sub("", doi))
+    elif "/" not in doi:
+        doi = unquote(doi)
+    doi = _without_trailing_punctuation(doi)
+    return doi if _DOI.fullmatch(doi) else None
+
+
+def normalize_arxiv(value: Any) -> str | None:
+    """`2401.00001`, `2401.00001v2` or `hep-th/9901001`; a version that was given is kept."""
+    rest = _stripped(value)
+    if prefix := _ARXIV_PREFIX.match(rest):
+        rest = unquote(rest[prefix.end() :])
+    match = _ARXIV.fullmatch(rest.rstrip(".,;"))
+    if match is None:
+        return None
+    archive, _, number = match[1].rpartition("/")
+    name, dot, subject = archive.lower().partition(".")
+    return f"{name}{dot}{subject.upper()}{'/' if archive else ''}{number}{(match[2] or '').lower()}"
+
+
+def arxiv_without_version(arxiv_id: str) -> str:
+    return re.sub(r"v[0-9]+$", "", arxiv_id)
+
+
+def arxiv_doi(arxiv_id: str) -> str:
+    """The DOI under which DataCite, and so OpenAlex, knows a paper of arXiv."""
+    return f"10.48550/arxiv.{arxiv_without_version(arxiv_id)}"
+
+
+def normalize_pmcid(value: Any) -> str | None:
+    """`PMC123`, without a version. Bare digits count only inside an address that says what they are."""
+    match = _PMCID.fullmatch(_stripped(value))
+    return f"PMC{match[1] or match[2] or match[3]}" if match else None
+
+
+def normalize_pmid(value: Any) -> str | None:
+    match = _PMID.fullmatch(_stripped(value))
+    return match[1] if match else None
+
+
+def normalize_openalex_id(value: Any) -> str | None:
+    match = _OPENALEX.fullmatch(_stripped(value))
+    return f"W{match[1]}" if match else None
+
+
+def parse_identifier(text: str) -> Identifier | None:
+    """What kind of identifier a person wrote down; an arXiv DOI counts as arXiv, bare digits as nothing."""
+    if value := normalize_openalex_id(text):
+        return Identifier("openalex", value)
+    if value := normalize_arxiv(text):
+        return Identifier("arxiv", value)
+    if value := normalize_pmcid(text):
+        return Identifier("pmcid", value)
+    if value := normalize_doi(text):
+        return Identifier("doi", value)
+    return None
+
+
+def normalize_url(value: Any) -> str | None:
+    """An absolute http(s) URL that is fit to be requested, or None. Only white space is changed: it is no key."""
+    if not isinstance(value, str) or len(value) > MAX_URL_LENGTH:
+        return None
+    url = value.strip().replace(" ", "%20")
+    if len(url) > MAX_URL_LENGTH or _UNFIT_FOR_URL.search(url):
+        return None
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return None
+    if "\\" in parts.netloc:  # some read it as a slash, and so another host
+        return None
+    return url if parts.scheme in ("http", "https") and _HOST.fullmatch(host) else None
+
+
+def _stripped(value: Any) -> str:
+    return value.strip() if isinstance(value, str) and len(value) <= _MAX_LENGTH else ""
+
+
+def _without_trailing_punctuation(doi: str) -> str:
+    """Sentences end in stops and brackets; so do some DOIs, and there the bracket has its partner."""
+    while doi:
+        last = doi[-1]
+        opening = _PAIRS.get(last)
+        unbalanced = opening is not None and doi.count(last) > doi.count(opening)
+        if not (unbalanced or last in ".,;:'\"/’”»" or last.isspace()):
+            break
+        doi = doi[:-1]
+    return doi

@@ -1,0 +1,41 @@
+"""What the file of a work is called: `PDF/<year>__<title-slug>__<work_id>.pdf`. Pure; the store knows the root.
+
+The name is ASCII, at most 120 bytes, valid on every common file system, and belongs to one work only, also where upper
+and lower case are the same: the title is for people, the work id at its end makes the difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from slugify import slugify
+
+MAX_NAME_BYTES = 120
+_MAX_ID = 48
+_MAX_TITLE = 500  # characters that are looked at; no name shows more
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+# Ids that stand for themselves: OpenAlex ids, and lower-case ones that look neither like those nor as if hashed.
+_PLAIN_ID = re.compile(r"W[0-9]+|(?!w[0-9]+\Z)(?!.*-[0-9a-f]{16}\Z)[a-z0-9._-]+")
+_EXTENSION = re.compile(r"[a-z0-9]{1,8}")
+
+
+def artifact_path(year: int | None, title: str | None, work_id: str, kind_dir: str, extension: str) -> str:
+    """The path of a work's file relative to the root of the store; `nd` stands for no date."""
+    start = f"{year:04d}" if year is not None and 0 < year <= 9999 else "nd"
+    end = f"{_safe_id(work_id)}.{_safe_extension(extension)}"
+    room = MAX_NAME_BYTES - len(start) - len(end) - len("____")
+    slug = slugify((title or "")[:_MAX_TITLE], max_length=room, word_boundary=True) or "untitled"
+    return f"{kind_dir}/{start}__{slug}__{end}"
+
+
+def _safe_id(work_id: str) -> str:
+    if len(work_id) <= _MAX_ID and _PLAIN_ID.fullmatch(work_id):
+        return work_id
+    digest = hashlib.sha256(work_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{_UNSAFE.sub('-', work_id[:_MAX_ID])}-{digest}"
+
+
+def _safe_extension(extension: str) -> str:
+    lowered = extension.lstrip(".").lower()
+    return lowered if _EXTENSION.fullmatch(lowered) else "bin"

@@ -1,0 +1,27 @@
+"""Where works come from: the OpenAlex API, files of identifiers, files of URLs. Each names what it set aside.
+
+Nothing here opens a connection or a file: the API is a set of generators that yield Requests, the readers take lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A record or a line that cannot become a work. The rest of its page or file goes on."""
+
+    where: str  # `line 12`, or the record's id, or its place on the page
+    reason: str
+    text: str = ""
+
+
+class SourceError(Exception):
+    """A source of works cannot go on: what happened, what helps, and when trying again makes sense (epoch seconds)."""
+
+    def __init__(self, message: str, remedy: str, retry_at: float | None = None) -> None:
+        super().__init__(f"{message} {remedy}")
+        self.message = message
+        self.remedy = remedy
+        self.retry_at = retry_at

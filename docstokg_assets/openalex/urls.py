@@ -1,0 +1,39 @@
+"""Files of URLs: each line becomes a work that knows only where somebody saw it. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from docstokg_assets.identifiers import normalize_arxiv, normalize_doi, normalize_pmcid, normalize_url
+from docstokg_assets.loose_json import text
+from docstokg_assets.openalex import SetAside
+from docstokg_assets.openalex.ids import meaningful_lines
+from docstokg_assets.works import Work
+from resources.http.canonical import canonical_url
+
+
+def read_urls(lines: Iterable[str]) -> tuple[list[Work], list[SetAside]]:
+    """The works of a file, one URL a line, each once, in their order. Blank lines and `#` comments are skipped."""
+    found: dict[str, Work] = {}
+    aside: list[SetAside] = []
+    for number, line in meaningful_lines(lines):
+        url = normalize_url(line)
+        if url is None:
+            aside.append(SetAside(f"line {number}", "not an absolute http or https URL", text(line) or ""))
+        else:
+            work = work_from_url(url)
+            found.setdefault(work.work_id, work)
+    return list(found.values()), aside
+
+
+def work_from_url(url: str) -> Work:
+    """The work behind a URL. An address of doi.org, arXiv or PMC tells the identifier, so that others can help."""
+    digest = hashlib.sha256(canonical_url(url).encode()).hexdigest()[:12]
+    return Work(
+        f"url-{digest}",
+        doi=normalize_doi(url),
+        arxiv_id=normalize_arxiv(url),
+        pmcid=normalize_pmcid(url),
+        urls=(url,),
+    )

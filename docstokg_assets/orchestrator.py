@@ -1,0 +1,351 @@
+"""Runs from the outside in: opens what a run needs from its configuration, brings works in, drains the queue, accounts for it.
+
+`Services` are the opened resources; `DownloadRun` is one run over them, used by the Dagster assets and the command line alike;
+`ContentOrchestrator` is the whole job in one call for programs. Decides nothing about works, requests or files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import platform
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ulid import ULID
+
+from docstokg_assets.config import ContentDownloadConfig, config_hash, require_contact
+from docstokg_assets.dispatcher import Dispatcher, PassResult, PassSettings, Progress
+from docstokg_assets.download import DownloadLimits
+from docstokg_assets.openalex.api import OpenAlexApi
+from docstokg_assets.pipeline import PipelineSettings, ResolverPipeline
+from docstokg_assets.recorder import Recorder
+from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers
+from docstokg_assets.sources import Asker, Collected, Planned, in_batches, plan_works, store_works, works_of_filter
+from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
+from docstokg_assets.telemetry.manifest import as_row, metrics_summary, write_last_csv, write_metrics
+from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
+from docstokg_assets.telemetry.views import write_telemetry_duckdb
+from docstokg_assets.works import Work
+from resources.artifacts.file_system import FileSystemStore
+from resources.catalog.catalog import Catalog
+from resources.clock import SystemClock, utc
+from resources.http.attempts import AttemptLog
+from resources.http.client import HttpClient
+from resources.http.exchange import RequestPolicy
+from resources.mounts import refuse_network_filesystem
+from resources.rate_limit.limiter import Limiter
+from resources.rate_limit.policies import Rate
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a run works with, opened. Dagster injects these as resources; `open_services` opens them for everybody else."""
+
+    config: ContentDownloadConfig
+    catalog: Catalog
+    store: FileSystemStore
+    limiter: Limiter
+    client: HttpClient
+    owner: str
+
+    @property
+    def lake(self) -> LakeWriter:
+        return LakeWriter(self.config.data_root)
+
+
+def new_owner() -> str:
+    """Names this process in leases: host, process and a random part. `process_is_gone` reads it."""
+    return f"{platform.node()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def process_is_gone(owner: str) -> bool:
+    """Whether `owner` was a process of this machine that has ended, so that its leases need not be waited for."""
+    host, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if host != platform.node() or not rest.isdigit():
+        return False
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@contextmanager
+def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> Iterator[Services]:
+    """Everything a run needs, closed in reverse. Raises SettingsError, CatalogError or StoreError with their remedies.
+
+    `limits` is the limiter's file where that is not the data root's own.
+    """
+    require_contact(config)
+    refuse_network_filesystem(config.catalog_path)
+    owner = new_owner()
+    with ExitStack() as stack:
+        catalog = stack.enter_context(Catalog.open(config.catalog_path))
+        store = FileSystemStore(config.artifact_root)
+        counted_in = limits or config.data_root / "limits.sqlite3"
+        limiter = Limiter.open(config.rate_limit, counted_in, leases=catalog, owner=owner)
+        stack.callback(limiter.close)
+        client = HttpClient(config.http, config.robots, catalog, limiter, chunk_bytes=config.download.chunk_size_bytes)
+        stack.callback(client.close)
+        yield Services(config, catalog, store, limiter, client, owner)
+
+
+def resolvers_of(config: ContentDownloadConfig) -> tuple[Resolver, ...]:
+    return build_resolvers(config.resolvers.order, config.resolvers.by_name())
+
+
+def request_policies(resolvers: tuple[Resolver, ...], config: ContentDownloadConfig) -> dict[str, RequestPolicy]:
+    """What the settings of each resolver change for its requests."""
+    policies = {}
+    for resolver in resolvers:
+        own = resolver.settings
+        timeouts = None
+        if own.timeout_connect_s is not None or own.timeout_read_s is not None:
+            timeouts = (
+                own.timeout_connect_s or config.http.timeout_connect_s,
+                own.timeout_read_s or config.http.timeout_read_s,
+            )
+        policies[resolver.name] = RequestPolicy(own.retry, timeouts)
+    return policies
+
+
+class DownloadRun:
+    """One run over a data root: its folder, its manifest, its passes. A context manager; leaving it accounts for the run."""
+
+    def __init__(
+        self,
+        services: Services,
+        run_id: str | None = None,
+        *,
+        kind: str = "pull",
+        scope: Mapping[str, Any] | None = None,
+        stop: threading.Event | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        self.services, self.kind, self.scope, self.dry_run = services, kind, scope or {}, dry_run
+        self.config = services.config
+        self.run_id = run_id or self.config.run_id or str(ULID())
+        self.config_hash = config_hash(self.config)
+        self.stop = stop or threading.Event()
+        self.folder = self.config.data_root / self.run_id
+        self.resolvers = resolvers_of(self.config)
+        self._clock = SystemClock()
+        self._seq = itertools.count(1)
+        self._reload: Callable[[], ContentDownloadConfig] | None = None
+        self._dispatcher: Dispatcher | None = None
+
+    def __enter__(self) -> DownloadRun:
+        catalog = self.services.catalog
+        catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
+        for owner in catalog.lease_owners():
+            if process_is_gone(owner):
+                given_back = catalog.release_owner(owner)
+                catalog.free_groups(owner)
+                log.info("took back %d works from a process that has ended (%s)", given_back, owner)
+        self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
+        self._recorder = Recorder(catalog, self._sinks)
+        self._recorder.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._recorder.__exit__(kind, error, trace)
+        try:
+            if self._recorder.failure is None and not self.dry_run:
+                self._account()
+        finally:
+            self._sinks.close()
+
+    # -- the steps ----------------------------------------------------------------------------------------------------
+
+    def asker(self) -> Asker:
+        attempts = AttemptLog(
+            self._recorder.record,
+            self._clock,
+            self.run_id,
+            f"{self.services.owner}:source",
+            lambda: next(self._seq),
+        )
+        return Asker(self.services.client, attempts, self.stop)
+
+    def openalex(self) -> OpenAlexApi:
+        key = self.config.openalex.api_key
+        return OpenAlexApi(key.get_secret_value() if key is not None else None, self.config.openalex.per_page)
+
+    def collect(self, works_filter: str, year: int | None, collected: Collected) -> Iterator[Work]:
+        """The works of a filter, of one year or of all, as they come; `collected` counts them."""
+        limit = self.config.openalex.max_works
+        return works_of_filter(self.asker(), self.openalex(), works_filter, year, limit, collected)
+
+    def store(self, works: Iterable[Work]) -> int:
+        return store_works(self.services.lake, works, utc(self._clock.wall()))
+
+    def plan(self, works: Iterable[Work]) -> Planned:
+        """Plan works that are in the lake already, as `resolver_plans` does."""
+        now = utc(self._clock.wall())
+        return plan_works(works, self.resolvers, self.config.rate_limit, self.services.catalog, self.services.lake, now)
+
+    def take_in(self, works: Iterable[Work], on_batch: Callable[[int], None] = lambda count: None) -> Planned:
+        """Keep, plan and queue works as this run's own, batch by batch, so that what has come is never lost."""
+        lake, now = (None if self.dry_run else self.services.lake), utc(self._clock.wall())
+        planned = Planned()
+        for batch in in_batches(works):
+            if lake is not None:
+                store_works(lake, batch, now)
+            planned += plan_works(
+                batch, self.resolvers, self.config.rate_limit, self.services.catalog, lake, now, self.run_id
+            )
+            on_batch(planned.works)
+        return planned
+
+    def drain(
+        self,
+        *,
+        year: int | None = None,
+        of_run: bool = False,
+        deadline_s: float | None = None,
+        max_works: int | None = None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+    ) -> PassResult:
+        """One pass over the due works of a year, or of this run. Succeeds with what is finished and what is parked."""
+        download = self.config.download
+        settings = PassSettings(
+            workers=self.config.workers,
+            run_id=self.run_id,
+            config_hash=self.config_hash,
+            owner=self.services.owner,
+            year=year,
+            of_run=self.run_id if of_run else None,
+            deadline_s=deadline_s or download.deadline_s,
+            max_works=max_works,
+            lease_s=download.lease_s,
+            park_after_s=download.park_after_s,
+        )
+
+        def progress(now: Progress) -> None:
+            self._reload_if_asked()
+            on_progress(now)
+
+        self._limit_resolvers()
+        self._dispatcher = Dispatcher(
+            self.services.client,
+            self.services.catalog,
+            self._pipeline(),
+            self._recorder,
+            settings,
+            clock=self._clock,
+            policies=request_policies(self.resolvers, self.config),
+            stop=self.stop,
+            on_progress=progress,
+        )
+        return self._dispatcher.run()
+
+    def reload_with(self, load: Callable[[], ContentDownloadConfig]) -> None:
+        """Have the configuration loaded again at the next opportunity (SIGHUP). What cannot be loaded changes nothing."""
+        self._reload = load
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _pipeline(self) -> ResolverPipeline:
+        download = self.config.download
+        settings = PipelineSettings(
+            DownloadLimits(download.max_bytes, self.config.http.max_page_bytes),
+            head_precheck=download.head_precheck,
+            global_url_dedupe=download.global_url_dedupe,
+            dry_run=self.dry_run,
+            context=ResolverContext(self.config.http.contact_email),
+        )
+        return ResolverPipeline(self.resolvers, self.services.store, settings)
+
+    def _limit_resolvers(self) -> None:
+        for resolver in self.resolvers:
+            own = resolver.settings.rate_limit
+            if own is not None:
+                self.services.limiter.limit_resolver(
+                    resolver.name, Rate(own.refill_per_sec, max(own.capacity, own.burst))
+                )
+
+    def _reload_if_asked(self) -> None:
+        load, self._reload = self._reload, None
+        if load is None or self._dispatcher is None:
+            return
+        try:
+            config = load()
+        except Exception as error:
+            log.warning("the configuration was not reloaded: %s", error)
+            return
+        self.config = config
+        self.resolvers = resolvers_of(config)
+        self.services.limiter.replace_settings(config.rate_limit)
+        self.services.client.replace_settings(config.http, config.robots)
+        self._limit_resolvers()
+        self._dispatcher.pipeline = self._pipeline()
+        self._dispatcher.policies = request_policies(self.resolvers, config)
+        log.info("configuration reloaded; works that are under way keep the plan they began with")
+
+    def _open_sinks(self) -> list[AttemptSink]:
+        made: list[AttemptSink] = []
+        for name in self.config.telemetry.sinks:
+            if name == "jsonl":
+                made.append(JsonlSink(self.folder / "manifest.jsonl", config_hash=self.config_hash))
+            elif name == "csv":
+                made.append(CsvSink(self.folder / "attempts.csv"))
+            else:
+                made.append(ConsoleSink())
+        return made
+
+    def _account(self) -> None:
+        """The files of the run folder, from the catalog; each can be made again from it."""
+        catalog = self.services.catalog
+        outcomes = [as_row(entry) for entry in catalog.entries(run_id=self.run_id)]
+        summary = metrics_summary(self._attempt_rows(), outcomes)
+        self._sinks.log_summary(summary)
+        write_metrics(self.folder / "manifest.metrics.json", summary)
+        write_last_csv(self.folder / "manifest.last.csv", outcomes, self.config.telemetry.last_csv_rows)
+        catalog.finish_run(self.run_id, summary)
+        catalog.slice_to(self.folder / "manifest.sqlite3", self.run_id)
+
+    def _attempt_rows(self) -> Iterator[Mapping[str, Any]]:
+        position = 0
+        while page := self.services.catalog.attempts_after(position, 10_000, run_id=self.run_id):
+            yield from (as_row(stored.record) for stored in page)
+            position = page[-1].position
+
+
+def export_lake(services: Services) -> tuple[int, int]:
+    """Everything past the last export becomes Parquet: (attempts, outcomes)."""
+    exported = export_manifest(services.catalog, services.lake)
+    write_telemetry_duckdb(services.config.data_root)
+    return exported.attempts, exported.outcomes
+
+
+class ContentOrchestrator:
+    """The whole job for programs: the works of the configured filter, planned, downloaded, accounted for."""
+
+    def __init__(self, config: ContentDownloadConfig) -> None:
+        self.config = config
+
+    def run_sync(self, *, stop: threading.Event | None = None) -> PassResult:
+        with open_services(self.config) as services:
+            with DownloadRun(services, stop=stop, kind="program") as run:
+                run.take_in(run.collect(self.config.openalex.filter, None, Collected()))
+                result = run.drain(of_run=True)
+            export_lake(services)
+        return result
+
+    async def run(self) -> PassResult:
+        return await asyncio.to_thread(self.run_sync)

@@ -1,0 +1,417 @@
+"""The pursuit of one work: tier by tier, candidate by candidate, until one is good or nothing is left.
+
+A generator that yields Requests and receives Responses (or has an HttpError thrown in) and returns the work's one
+DownloadOutcome. It waits for nothing and knows no threads; the dispatcher drives it. What has been learnt so far is a `Pursuit`,
+plain data that goes to the database when the work must wait and comes back later, so nothing is asked twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from docstokg_assets.download import (
+    DownloadLimits,
+    DownloadStreamResult,
+    finalize_candidate_download,
+    prepare_candidate_download,
+    stream_candidate_payload,
+)
+from docstokg_assets.landing.extract import extract, is_full_text_html
+from docstokg_assets.landing.walls import recognise_wall
+from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan
+from docstokg_assets.resolvers.registry import Resolver, ResolverContext
+from docstokg_assets.works import Work
+from resources.artifacts.file_system import FileSystemStore
+from resources.http.attempts import AttemptLog
+from resources.http.errors import HttpError, Interrupted
+from resources.http.exchange import reason_of_status
+from resources.http.messages import Request, Response, Role
+from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
+
+MAX_HOPS = 2  # landing pages between a plan's URL and a file
+_GONE = frozenset({404, 410})
+_FILES = frozenset({Target.PDF, Target.XML})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a candidate, or a resolver that was asked, brought nothing."""
+
+    reason: Reason
+    resolver: str
+    tier: Tier
+    rank: int
+    url: str | None = None
+    http_status: int | None = None
+    kind: Kind | None = None
+    until: float | None = None
+    note: str = ""
+
+    @property
+    def promise(self) -> tuple[bool, int, int]:
+        """Sorts the most promising first; a candidate that failed says more than an API that was silent."""
+        return (self.url is None, self.tier.order, self.rank)
+
+
+@dataclass(slots=True)
+class Pursuit:
+    """All that is known in the search for one work."""
+
+    candidates: dict[str, Candidate] = field(default_factory=dict)  # by canonical URL, in the order of discovery
+    to_ask: list[tuple[Tier, int, str]] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+    visited: set[str] = field(default_factory=set)  # pages that were read and led on
+    failures: dict[str, Failure] = field(default_factory=dict)  # by canonical URL, or `ask:<resolver>`
+    chain: list[str] = field(default_factory=list)
+    html: DownloadOutcome | None = None
+    requests: int = 0
+    active_ms: int = 0
+
+    @classmethod
+    def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> Pursuit:
+        """From the plan, and from what an earlier part of the same search left."""
+        pursuit = cls()
+        for step in plan.steps:
+            if step.candidate is None:
+                pursuit.to_ask.append((step.tier, step.rank, step.resolver))
+            else:
+                pursuit.add(step.candidate)
+        if progress:
+            pursuit._restore(progress)
+        return pursuit
+
+    def add(self, candidate: Candidate) -> bool:
+        """False when the URL is known already: a URL is tried once for each work."""
+        if candidate.key in self.candidates:
+            return False
+        self.candidates[candidate.key] = candidate
+        return True
+
+    def tried(self, resolver: str) -> None:
+        if not self.chain or self.chain[-1] != resolver:
+            self.chain.append(resolver)
+
+    def next_action(self) -> Candidate | str | None:
+        """The candidate to try or the name of the resolver to ask next; None when nothing is left."""
+        best: tuple[tuple[int, int, int], Candidate | str] | None = None
+        for key, candidate in self.candidates.items():
+            order = (candidate.tier.order, candidate.rank, 0)
+            if key not in self.failures and key not in self.visited and (best is None or order < best[0]):
+                best = (order, candidate)
+        for tier, rank, name in self.to_ask:
+            order = (tier.order, rank, 1)
+            if name not in self.asked and (best is None or order < best[0]):
+                best = (order, name)
+        return None if best is None else best[1]
+
+    def dead_urls(self) -> tuple[str, ...]:
+        """URLs of files that were known and could not be had, the most promising first: what an archive may have kept."""
+        dead = [
+            (failure.promise, failure.url)
+            for key, failure in self.failures.items()
+            if failure.url is not None and failure.tier is not Tier.WAYBACK and self.candidates[key].target in _FILES
+        ]
+        return tuple(url for _, url in sorted(dead))
+
+    def to_json(self) -> dict[str, Any]:
+        """What must survive: discovered candidates, failures that will not mend by themselves, and the counters."""
+        lasting = {k: f for k, f in self.failures.items() if ENDINGS[f.reason] is not Ending.RETRYABLE}
+        return {
+            "candidates": [asdict(c) for c in self.candidates.values()],
+            "asked": sorted(
+                name for name in self.asked if f"ask:{name}" not in self.failures or f"ask:{name}" in lasting
+            ),
+            "visited": sorted(self.visited),
+            "failures": {key: asdict(failure) for key, failure in lasting.items()},
+            "chain": self.chain,
+            "html": asdict(self.html) if self.html is not None else None,
+            "requests": self.requests,
+            "active_ms": self.active_ms,
+        }
+
+    def _restore(self, progress: Mapping[str, Any]) -> None:
+        for raw in progress.get("candidates", ()):
+            candidate = Candidate(**raw | {"tier": Tier(raw["tier"]), "target": Target(raw["target"])})
+            self.candidates[candidate.key] = candidate
+        self.asked |= set(progress.get("asked", ()))
+        self.visited |= set(progress.get("visited", ()))
+        for key, raw in progress.get("failures", {}).items():
+            kind = Kind(raw["kind"]) if raw["kind"] else None
+            self.failures[key] = Failure(
+                **raw | {"reason": Reason(raw["reason"]), "tier": Tier(raw["tier"]), "kind": kind}
+            )
+        self.chain = list(progress.get("chain", ()))
+        self.requests = int(progress.get("requests", 0))
+        self.active_ms = int(progress.get("active_ms", 0))
+        if progress.get("html"):
+            raw = dict(progress["html"])
+            raw["reason"], raw["kind"] = Reason(raw["reason"]), Kind(raw["kind"])
+            raw["classification"] = Classification(raw["classification"])
+            self.html = DownloadOutcome(**raw)
+
+
+Search = Generator[Request, Response, DownloadOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    limits: DownloadLimits
+    head_precheck: bool = True
+    global_url_dedupe: bool = False
+    dry_run: bool = False
+    context: ResolverContext = field(default_factory=ResolverContext)
+
+
+class ResolverPipeline:
+    """Shared by all works of a run. Thread-safe; what belongs to one work is in its Pursuit."""
+
+    def __init__(self, resolvers: Sequence[Resolver], store: FileSystemStore, settings: PipelineSettings) -> None:
+        self.resolvers = {resolver.name: resolver for resolver in resolvers}
+        self._store, self._settings = store, settings
+        self._taken: dict[str, str] = {}  # canonical URL -> work, when URLs are deduplicated across works
+        self._lock = threading.Lock()
+
+    def begin(self, work: Work, progress: Mapping[str, Any] | None = None) -> Pursuit:
+        return Pursuit.begin(make_plan(work, self.resolvers.values()), progress)
+
+    def pursue(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
+        while (action := pursuit.next_action()) is not None:
+            if isinstance(action, str):
+                yield from self._ask(self.resolvers[action], work, pursuit)
+            elif self._settings.dry_run:
+                pursuit.visited.add(action.key)
+                pursuit.tried(action.resolver)
+            else:
+                outcome = yield from self._try(action, work, pursuit, log)
+                if outcome is not None and outcome.ok:
+                    return self._succeeded(outcome, pursuit)
+        if self._settings.dry_run:
+            return _dry_run_outcome(pursuit)
+        return conclude(pursuit)
+
+    def _ask(self, resolver: Resolver, work: Work, pursuit: Pursuit) -> Generator[Request, Response, None]:
+        """Drive a deferred resolver; whatever it does wrong costs its answer, not the work."""
+        pursuit.asked.add(resolver.name)
+        context = replace(self._settings.context, dead_urls=pursuit.dead_urls())
+        resolution = resolver.resolve(work, context)
+        try:
+            request = next(resolution)
+            pursuit.tried(resolver.name)
+            while True:
+                dressed = replace(request, resolver=resolver.name, tier=str(resolver.tier))
+                try:
+                    response = yield dressed
+                except HttpError as error:
+                    request = resolution.throw(error)
+                else:
+                    request = resolution.send(response)
+        except StopIteration as done:
+            result = done.value
+        except Interrupted:
+            pursuit.asked.discard(resolver.name)
+            raise
+        except HttpError as error:
+            failure = Failure(
+                error.reason, resolver.name, resolver.tier, resolver.rank, until=error.until, note=str(error)
+            )
+            pursuit.failures[f"ask:{resolver.name}"] = failure
+            return
+        for candidate in result.candidates:
+            pursuit.add(candidate)
+        if not result.candidates and result.reason is not Reason.OK:
+            pursuit.failures[f"ask:{resolver.name}"] = Failure(
+                result.reason, resolver.name, resolver.tier, resolver.rank, note=result.note
+            )
+
+    def _try(
+        self, candidate: Candidate, work: Work, pursuit: Pursuit, log: AttemptLog
+    ) -> Generator[Request, Response, DownloadOutcome | None]:
+        pursuit.tried(candidate.resolver)
+        if self._taken_by_another(candidate, work, log):
+            self._fail(pursuit, candidate, Reason.DUPLICATE_URL_GLOBAL)
+            return None
+        try:
+            if candidate.target is Target.LANDING:
+                response = yield self._landing_request(candidate)
+                return self._read_page(candidate, work, pursuit, response, response.body)
+            if not (yield from self._passes_precheck(candidate, pursuit)):
+                return None
+            return (yield from self._fetch(candidate, work, pursuit))
+        except Interrupted:
+            raise
+        except HttpError as error:
+            self._fail(pursuit, candidate, error.reason, until=error.until, note=str(error))
+            return None
+
+    def _fetch(
+        self, candidate: Candidate, work: Work, pursuit: Pursuit
+    ) -> Generator[Request, Response, DownloadOutcome | None]:
+        plan = prepare_candidate_download(candidate)
+        response = yield from stream_candidate_payload(
+            plan, candidate, self._store, self._settings.limits, self._obeys_robots(candidate)
+        )
+        stream = response.payload
+        if isinstance(stream, DownloadStreamResult) and stream.kind is Kind.HTML:
+            return self._read_page(candidate, work, pursuit, response, stream.page)
+        outcome = finalize_candidate_download(work, candidate, response, self._store)
+        if not outcome.ok:
+            wall = recognise_wall(response.status, response.headers, response.body[:65_536], response.url)
+            reason = wall or outcome.reason
+            self._fail(
+                pursuit, candidate, reason, http_status=response.status, kind=outcome.kind, note=str(dict(outcome.meta))
+            )
+        return outcome
+
+    def _passes_precheck(self, candidate: Candidate, pursuit: Pursuit) -> Generator[Request, Response, bool]:
+        """HEAD where it tells something. A refused HEAD tells nothing; an HTML answer makes the URL a page to read."""
+        resolver = self.resolvers.get(candidate.resolver)
+        if not self._settings.head_precheck or resolver is None or not resolver.prechecks:
+            return True
+        try:
+            response = yield replace(self._landing_request(candidate), role=Role.ARTIFACT, verb="HEAD")
+        except Interrupted:
+            raise
+        except HttpError as error:
+            if ENDINGS[error.reason] is Ending.RETRYABLE:
+                return True
+            self._fail(pursuit, candidate, error.reason, note=str(error))
+            return False
+        if response.status in _GONE:
+            self._fail(pursuit, candidate, reason_of_status(response.status), http_status=response.status)
+            return False
+        if response.ok and response.content_type == "text/html" and candidate.target is not Target.HTML:
+            pursuit.candidates[candidate.key] = replace(candidate, target=Target.LANDING)
+            return False
+        return True
+
+    def _landing_request(self, candidate: Candidate) -> Request:
+        return Request(
+            candidate.url,
+            Role.LANDING,
+            resolver=candidate.resolver,
+            tier=str(candidate.tier),
+            referer=candidate.referer,
+            obey_robots=self._obeys_robots(candidate),
+        )
+
+    def _obeys_robots(self, candidate: Candidate) -> bool:
+        resolver = self.resolvers.get(candidate.resolver)
+        return resolver is None or resolver.obeys_robots
+
+    def _read_page(
+        self, candidate: Candidate, work: Work, pursuit: Pursuit, response: Response, page: bytes
+    ) -> DownloadOutcome | None:
+        """An HTML answer: a wall, a page that leads to the file, a full text, or a dead end."""
+        wall = recognise_wall(response.status, response.headers, page[:65_536], response.url)
+        if wall is not None or not response.ok:
+            reason = wall or reason_of_status(response.status)
+            self._fail(pursuit, candidate, reason, http_status=response.status)
+            return None
+        if page[:1024].find(b"%PDF-") >= 0:  # the "page" is the file itself: ask again as what it is
+            pursuit.candidates[candidate.key] = replace(candidate, target=Target.PDF)
+            return None
+        if candidate.target is Target.PDF and response.content_type == "application/pdf":
+            self._fail(pursuit, candidate, Reason.PDF_CORRUPT, http_status=response.status, kind=Kind.PDF_CORRUPT)
+            return None
+        if pursuit.html is None and is_full_text_html(page, response.headers.get("content-type"), response.url):
+            pursuit.html = self._keep_html(candidate, work, response, page)
+        if self._follow_links(candidate, pursuit, response, page):
+            pursuit.visited.add(candidate.key)
+        else:
+            self._fail(pursuit, candidate, Reason.NO_PDF_LINK, http_status=response.status)
+        return None
+
+    def _follow_links(self, candidate: Candidate, pursuit: Pursuit, response: Response, page: bytes) -> bool:
+        """Adds what the page links to; True when that is anything, even if it was known before."""
+        if candidate.hop >= MAX_HOPS:
+            return False
+        found = extract(page, response.headers.get("content-type"), response.url)
+        child = replace(candidate, referer=response.url, hop=candidate.hop + 1)
+        links = [replace(child, url=link.url, target=Target.PDF) for link in found.pdf]
+        links += [replace(child, url=link.url, target=Target.XML, rank=candidate.rank + 1) for link in found.xml]
+        if not links and found.next_page is not None:
+            links.append(replace(child, url=found.next_page, target=Target.LANDING))
+        own = candidate.key
+        for link in links:
+            pursuit.add(link)
+        return any(link.key != own for link in links)
+
+    def _keep_html(self, candidate: Candidate, work: Work, response: Response, page: bytes) -> DownloadOutcome:
+        stream = DownloadStreamResult(
+            None,
+            len(page),
+            response.status,
+            response.content_type,
+            Kind.HTML,
+            hashlib.sha256(page).hexdigest(),
+            page=page,
+        )
+        return finalize_candidate_download(work, candidate, replace(response, payload=stream), self._store)
+
+    def _fail(self, pursuit: Pursuit, candidate: Candidate, reason: Reason, **details: Any) -> None:
+        pursuit.failures[candidate.key] = Failure(
+            reason, candidate.resolver, candidate.tier, candidate.rank, url=candidate.url, **details
+        )
+
+    def _taken_by_another(self, candidate: Candidate, work: Work, log: AttemptLog) -> bool:
+        if not self._settings.global_url_dedupe:
+            return False
+        with self._lock:
+            owner = self._taken.setdefault(candidate.key, work.work_id)
+        if owner == work.work_id:
+            return False
+        request = self._landing_request(candidate)
+        log.write(request, candidate.url, Status.SKIPPED, Reason.DUPLICATE_URL_GLOBAL, extra={"first": owner})
+        return True
+
+    def _succeeded(self, outcome: DownloadOutcome, pursuit: Pursuit) -> DownloadOutcome:
+        html = (pursuit.html.path,) if pursuit.html is not None and pursuit.html.path is not None else ()
+        return replace(outcome, fallback_chain=tuple(pursuit.chain), html_paths=html)
+
+
+def conclude(pursuit: Pursuit) -> DownloadOutcome:
+    """The outcome of a search that found no file: a kept HTML full text, or the reason of the most promising failure."""
+    chain = tuple(pursuit.chain)
+    if pursuit.html is not None and pursuit.html.path is not None:
+        return replace(pursuit.html, reason=Reason.HTML_ONLY, fallback_chain=chain, html_paths=(pursuit.html.path,))
+    ranked = sorted(pursuit.failures.values(), key=lambda failure: failure.promise)
+    lost = [f for f in ranked if f.url is not None or ENDINGS[f.reason] is Ending.RETRYABLE]
+    if not lost:
+        return DownloadOutcome(False, None, Classification.ERROR, Reason.NO_CANDIDATE, fallback_chain=chain)
+    best = lost[0]
+    skip = ENDINGS[best.reason] is Ending.NEVER
+    others = [
+        {"resolver": f.resolver, "reason": str(f.reason), "url": f.url, "http_status": f.http_status} for f in lost[1:]
+    ]
+    return DownloadOutcome(
+        ok=False,
+        path=None,
+        classification=Classification.SKIP if skip else Classification.ERROR,
+        reason=best.reason,
+        kind=best.kind,
+        url=best.url,
+        resolver=best.resolver,
+        tier=str(best.tier),
+        http_status=best.http_status,
+        fallback_chain=chain,
+        meta={"others": others, "note": best.note} if others or best.note else {},
+    )
+
+
+def retry_time(pursuit: Pursuit, now: float, tries: int, base_s: float, max_tries: int) -> float | None:
+    """When a work without success is worth another pass: the latest pause that a host asked for, or a growing one of our own."""
+    waits = [f.until or 0.0 for f in pursuit.failures.values() if ENDINGS[f.reason] is Ending.RETRYABLE]
+    if not waits or tries >= max_tries:
+        return None
+    return max(now + base_s * 2.0**tries, *waits)
+
+
+def _dry_run_outcome(pursuit: Pursuit) -> DownloadOutcome:
+    urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in pursuit.candidates.values()]
+    return DownloadOutcome(
+        False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=tuple(pursuit.chain), meta={"candidates": urls}
+    )

@@ -1,0 +1,142 @@
+"""Plans: which copies of a work will be tried, in which order, and who must still be asked. Pure: no network here.
+
+A plan is made from the work and the resolvers alone, so it can be shown, stored and hashed. What is learnt on the way
+(new candidates, failed ones) is the pipeline's `Pursuit`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import orjson
+
+from docstokg_assets.works import Work
+from resources.http.canonical import canonical_url, host_of
+
+
+class Tier(StrEnum):
+    """In the order in which they are tried."""
+
+    DIRECT_OA = "direct_oa"
+    DOI_REDIRECT = "doi_redirect"
+    LANDING_SCRAPE = "landing_scrape"
+    WAYBACK = "wayback"
+
+    @property
+    def order(self) -> int:
+        return tuple(Tier).index(self)
+
+
+class Target(StrEnum):
+    """What is expected behind a candidate's URL."""
+
+    PDF = "pdf"
+    XML = "xml"
+    HTML = "html"
+    LANDING = "landing"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A URL worth asking. `rank` orders candidates inside a tier: lower is more promising."""
+
+    url: str
+    resolver: str
+    tier: Tier
+    target: Target = Target.PDF
+    rank: int = 50
+    referer: str | None = None
+    version: str | None = None
+    license: str | None = None
+    hop: int = 0  # landing pages that lie between the plan and this URL
+
+    @property
+    def key(self) -> str:
+        return canonical_url(self.url)
+
+    @property
+    def host(self) -> str:
+        return host_of(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """Either a candidate, or a resolver that must be asked first (`deferred`, then `candidate` is None)."""
+
+    tier: Tier
+    resolver: str
+    rank: int
+    candidate: Candidate | None = None
+    asks_host: str | None = None
+
+    @property
+    def deferred(self) -> bool:
+        return self.candidate is None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    work_id: str
+    steps: tuple[PlanStep, ...]
+
+    @property
+    def hash(self) -> str:
+        """Changes when there is something new to try; then a work without success is opened again."""
+        rows = [[s.tier, s.resolver, s.candidate.key if s.candidate else None] for s in self.steps]
+        return hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
+
+
+class Planner(Protocol):
+    """What a plan needs of a resolver; `docstokg_assets.resolvers.registry.Resolver` has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tier(self) -> Tier: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def api_host(self) -> str | None: ...
+    def applies(self, work: Work) -> bool: ...
+    def candidates(self, work: Work) -> Sequence[Candidate]: ...
+
+
+def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
+    """Candidates in tier order and by rank, each URL once; resolvers that must ask stand where they will be asked."""
+    steps: list[PlanStep] = []
+    for resolver in resolvers:
+        if not resolver.applies(work):
+            continue
+        if resolver.api_host is not None:
+            steps.append(PlanStep(resolver.tier, resolver.name, resolver.rank, asks_host=resolver.api_host))
+        steps.extend(PlanStep(c.tier, c.resolver, c.rank, candidate=c) for c in resolver.candidates(work))
+    steps.sort(key=lambda step: (step.tier.order, step.rank))
+    unique: dict[str, PlanStep] = {}
+    for step in steps:
+        unique.setdefault(step.candidate.key if step.candidate else f"deferred {step.resolver}", step)
+    return Plan(work.work_id, tuple(unique.values()))
+
+
+def plan_rows(work: Work, plan: Plan) -> list[dict[str, Any]]:
+    """One row a step, for Parquet and for people."""
+    return [
+        {
+            "work_id": work.work_id,
+            "year": work.year,
+            "position": position,
+            "tier": str(step.tier),
+            "resolver": step.resolver,
+            "deferred": step.deferred,
+            "url": step.candidate.url if step.candidate else None,
+            "host": step.candidate.host if step.candidate else step.asks_host,
+            "target": str(step.candidate.target) if step.candidate else None,
+            "version": step.candidate.version if step.candidate else None,
+            "license": step.candidate.license if step.candidate else None,
+            "plan_hash": plan.hash,
+        }
+        for position, step in enumerate(plan.steps)
+    ]

@@ -1,0 +1,1 @@
+"""Who may know a copy of a work: a registry, and one file a provider. Importing this package loads no resolver."""

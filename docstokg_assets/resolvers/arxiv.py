@@ -1,0 +1,33 @@
+"""arXiv: the PDF of a paper whose arXiv id is known, from the host that arXiv offers to harvesters. Asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.resolvers.registry import Example, Resolver, register
+from docstokg_assets.works import Work
+
+
+@register("arxiv")
+class ArxivResolver(Resolver):
+    tier = Tier.DIRECT_OA
+    default_rank = 10
+    # export.arxiv.org exists for harvesting, under arXiv's terms of use (one request in three seconds, one connection);
+    # its robots.txt is written for search engines.
+    robots = False
+    head_precheck = False
+    EXAMPLES = (
+        Example(Work("W1", arxiv_id="2401.00001"), urls=["https://export.arxiv.org/pdf/2401.00001"]),
+        Example(Work("W2", arxiv_id="hep-th/9901001v1"), urls=["https://export.arxiv.org/pdf/hep-th/9901001v1"]),
+        Example(Work("W3")),
+    )
+
+    def applies(self, work: Work) -> bool:
+        return work.arxiv_id is not None
+
+    def candidates(self, work: Work) -> Sequence[Candidate]:
+        if work.arxiv_id is None:
+            return ()
+        url = f"https://export.arxiv.org/pdf/{work.arxiv_id}"
+        return (Candidate(url, self.name, self.tier, rank=self.rank, version="submittedVersion"),)

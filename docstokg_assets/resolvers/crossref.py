@@ -1,0 +1,115 @@
+"""Crossref: the full-text links that a publisher deposited with a DOI, but not those made for similarity checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from docstokg_assets.loose_json import items, mapping, text
+from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, nothing
+from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
+from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
+from docstokg_assets.works import Work
+from resources.records import Reason
+
+_USES = frozenset({"text-mining", "unspecified", "syndication"})
+_VERSIONS = {"vor": "publishedVersion", "am": "acceptedVersion"}
+_TARGETS = {"application/pdf": Target.PDF, "application/xml": Target.XML, "text/xml": Target.XML}
+_CC = re.compile(r"(?i)https?://creativecommons\.org/(?:licenses/(by[a-z-]*)|(publicdomain/zero))/.*")
+
+_WORK = Work("W1", doi="10.5555/12345678")
+_ORDINARY = {
+    "message": {
+        "license": [{"URL": "https://creativecommons.org/licenses/by/4.0/", "content-version": "vor"}],
+        "link": [
+            {
+                "URL": "https://api.press.example/10.5555/12345678?httpAccept=text/xml",
+                "content-type": "text/xml",
+                "content-version": "vor",
+                "intended-application": "text-mining",
+            },
+            {
+                "URL": "https://press.example/doi/pdf/10.5555/12345678",
+                "content-type": "application/pdf",
+                "content-version": "vor",
+                "intended-application": "text-mining",
+            },
+            {
+                "URL": "https://press.example/check/12345678.pdf",
+                "content-type": "unspecified",
+                "content-version": "vor",
+                "intended-application": "similarity-checking",
+            },
+        ],
+    }
+}
+
+
+@register("crossref")
+class CrossrefResolver(Resolver):
+    tier = Tier.DIRECT_OA
+    default_rank = 40
+    api_host = "api.crossref.org"
+    EXAMPLES = (
+        Example(
+            _WORK,
+            [answer(_ORDINARY)],
+            [
+                "https://press.example/doi/pdf/10.5555/12345678",
+                "https://api.press.example/10.5555/12345678?httpAccept=text/xml",
+            ],
+        ),
+        Example(_WORK, [answer({"message": {"DOI": "10.5555/12345678"}})], reason=Reason.NO_CANDIDATE),
+        Example(_WORK, [answer(b"Resource not found.", 404)], reason=Reason.NO_CANDIDATE),
+        Example(_WORK, [answer(b"blocked", 403)], reason=Reason.HTTP_4XX),
+        Example(_WORK, [answer(b"<html>")], reason=Reason.BAD_ANSWER),
+    )
+
+    def applies(self, work: Work) -> bool:
+        # arXiv's own DOIs are DataCite's; Crossref does not know them.
+        return work.doi is not None and not work.doi.lower().startswith("10.48550/")
+
+    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
+        if not work.doi:
+            return nothing()
+        contact = f"?mailto={quote(context.contact_email)}" if context.contact_email else ""
+        url = f"https://api.crossref.org/works/{quote(work.doi, safe='')}{contact}"
+        response = yield api_request(url)
+        if failed := failure(response):
+            return failed
+        message = mapping(json_of(response)).get("message")
+        if not isinstance(message, dict):
+            return bad_answer("Crossref's answer has no message")
+        candidates = sorted(self._candidates(message), key=lambda candidate: candidate.target is not Target.PDF)
+        return ResolverResult(tuple(candidates)) if candidates else nothing()
+
+    def _candidates(self, message: Mapping[str, Any]) -> Iterator[Candidate]:
+        licenses = {
+            mapping(item).get("content-version"): _license(mapping(item).get("URL"))
+            for item in reversed(items(message.get("license")))
+        }
+        for link in map(mapping, items(message.get("link"))):
+            made_for, version = link.get("content-version"), _VERSIONS.get(str(link.get("content-version")))
+            target = _target(link)
+            url = file_url(link.get("URL"))
+            if url and target and version and link.get("intended-application") in _USES:
+                license_ = licenses.get(made_for) or licenses.get("unspecified")
+                yield Candidate(url, self.name, self.tier, target, self.rank, version=version, license=license_)
+
+
+def _target(link: Mapping[str, Any]) -> Target | None:
+    """What a link leads to; where the publisher did not say, only the spelling of a PDF is believed."""
+    declared = str(link.get("content-type")).lower()
+    if declared == "unspecified":
+        return Target.PDF if looks_like_pdf(str(link.get("URL"))) else None
+    return _TARGETS.get(declared)
+
+
+def _license(url: Any) -> str | None:
+    """`cc-by` and its kin for a Creative Commons address, as the other providers write it; else the address."""
+    address = text(url, 200)
+    match = _CC.fullmatch(address) if address else None
+    return (f"cc-{match[1].lower()}" if match[1] else "cc0") if match else address

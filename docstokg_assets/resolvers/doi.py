@@ -1,0 +1,33 @@
+"""DOI: the page to which a DOI leads, as a landing page. Asks nobody; redirects are followed when it is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.resolvers.registry import Example, Resolver, register
+from docstokg_assets.works import Work
+
+
+@register("doi")
+class DoiResolver(Resolver):
+    tier = Tier.DOI_REDIRECT
+    head_precheck = False  # publishers refuse HEAD, and a landing page is read anyway
+    EXAMPLES = (
+        Example(Work("W1", doi="10.5555/12345678"), urls=["https://doi.org/10.5555/12345678"]),
+        Example(
+            Work("W2", doi="10.1002/(SICI)1097(1998)49:8<693::AID-ASI4>3.0.CO;2-#"),
+            urls=["https://doi.org/10.1002/(SICI)1097(1998)49:8%3C693::AID-ASI4%3E3.0.CO;2-%23"],
+        ),
+        Example(Work("W3", doi="10.48550/arXiv.2401.00001", arxiv_id="2401.00001")),
+        Example(Work("W4")),
+    )
+
+    def applies(self, work: Work) -> bool:
+        # The page of an arXiv DOI leads to the same PDF that the arxiv resolver names.
+        return work.doi is not None and not work.doi.lower().startswith("10.48550/arxiv.")
+
+    def candidates(self, work: Work) -> Sequence[Candidate]:
+        url = f"https://doi.org/{quote(work.doi or '', safe='/:;()!$&*+,=@')}"
+        return (Candidate(url, self.name, self.tier, Target.LANDING, self.rank),)

@@ -1,0 +1,74 @@
+"""Landing pages: those of a work's open locations, and the addresses that the user gave. `landing/` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pydantic import Field
+
+from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.resolvers.registry import Example, Resolver, ResolverSettings, register
+from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
+from docstokg_assets.works import Location, Work
+
+
+class LandingSettings(ResolverSettings):
+    max_pages: int = Field(default=3, ge=0, description="landing pages of open locations that are tried for one work")
+
+
+@register("landing")
+class LandingResolver(Resolver):
+    tier = Tier.LANDING_SCRAPE
+    head_precheck = False  # a page is read anyway
+    Settings = LandingSettings
+    EXAMPLES = (
+        Example(
+            Work(
+                "W1",
+                locations=(
+                    Location("https://doi.org/10.5555/1", None, True),
+                    Location("https://repo.example/handle/1", None, True, license="cc-by"),
+                    Location("https://arxiv.org/abs/2401.00001", None, True),
+                    Location("https://closed.example/1", None, False),
+                    *(Location(f"https://repo{n}.example/", None, True) for n in range(5)),
+                ),
+            ),
+            urls=["https://repo.example/handle/1", "https://repo0.example/", "https://repo1.example/"],
+        ),
+        Example(
+            Work("url-1", urls=("https://press.example/a.pdf?download=1", "https://press.example/article/1")),
+            urls=["https://press.example/a.pdf?download=1", "https://press.example/article/1"],
+        ),
+        Example(Work("W3", locations=(Location("javascript:alert(1)", None, True),))),
+    )
+
+    def __init__(self, settings: LandingSettings) -> None:
+        super().__init__(settings)
+        self.max_pages = settings.max_pages
+
+    def applies(self, work: Work) -> bool:
+        return bool(work.urls or work.locations)
+
+    def candidates(self, work: Work) -> Sequence[Candidate]:
+        return (*self._given(work), *list(self._pages(work))[: self.max_pages])
+
+    def _given(self, work: Work) -> Iterator[Candidate]:
+        """What the user named comes first; a file does not wait for the tier of the pages."""
+        for given in work.urls:
+            if url := file_url(given):
+                candidate = Candidate(url, self.name, self.tier, Target.LANDING, rank=0)
+                yield replace(candidate, tier=Tier.DIRECT_OA, target=Target.PDF) if looks_like_pdf(url) else candidate
+
+    def _pages(self, work: Work) -> Iterator[Candidate]:
+        for location in work.locations:
+            if location.is_oa and (url := page_url(location.landing_url)):
+                yield Candidate(
+                    url,
+                    self.name,
+                    self.tier,
+                    Target.LANDING,
+                    self.rank,
+                    version=location.version,
+                    license=location.license,
+                )

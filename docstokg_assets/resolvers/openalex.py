@@ -1,0 +1,64 @@
+"""OpenAlex: the PDFs of all open locations in the record itself, not only of the best one. Asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.resolvers.registry import Example, Resolver, register
+from docstokg_assets.resolvers.routes import file_url, is_sanctioned
+from docstokg_assets.works import Location, Work
+
+# Added to the resolver's rank. Hosts that invite harvesters stand right behind their own resolvers, before all others.
+_SANCTIONED, _BEST, _REPOSITORY, _PUBLISHER = -9, 0, 1, 2
+
+
+@register("openalex")
+class OpenAlexResolver(Resolver):
+    tier = Tier.DIRECT_OA
+    default_rank = 20
+    head_precheck = False  # `pdf_url` names a file; a HEAD would tell nothing that the GET does not
+    EXAMPLES = (
+        Example(
+            Work(
+                "W1",
+                locations=(
+                    Location("https://doi.org/10.5555/1", "https://peerj.com/articles/1.pdf", True, license="cc-by"),
+                    Location(None, "https://press.example/a.pdf", True, source_type="journal"),
+                    Location(None, "https://repo.example/bitstream/1/a.pdf", True, source_type="repository"),
+                    Location(None, "http://arxiv.org/pdf/2401.00001v2.pdf", True, source_type="repository"),
+                    Location(None, "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/a.pdf", True),
+                    Location(None, "https://closed.example/a.pdf", False),
+                ),
+            ),
+            urls=[
+                "https://export.arxiv.org/pdf/2401.00001v2",
+                "https://peerj.com/articles/1.pdf",
+                "https://repo.example/bitstream/1/a.pdf",
+                "https://press.example/a.pdf",
+            ],
+        ),
+        Example(Work("W2", locations=(Location("https://doi.org/10.5555/2", None, True),))),
+        Example(Work("W3")),
+    )
+
+    def applies(self, work: Work) -> bool:
+        return any(location.is_oa and location.pdf_url for location in work.locations)
+
+    def candidates(self, work: Work) -> Sequence[Candidate]:
+        found = []
+        for position, location in enumerate(work.locations):
+            if location.is_oa and (url := file_url(location.pdf_url)):
+                rank = self.rank + _offset(url, location, position)
+                found.append(
+                    Candidate(url, self.name, self.tier, rank=rank, version=location.version, license=location.license)
+                )
+        return sorted(found, key=lambda candidate: candidate.rank)
+
+
+def _offset(url: str, location: Location, position: int) -> int:
+    if is_sanctioned(url):
+        return _SANCTIONED
+    if position == 0:
+        return _BEST  # `work_from_openalex` puts the best open location first
+    return _REPOSITORY if location.source_type == "repository" else _PUBLISHER

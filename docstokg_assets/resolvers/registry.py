@@ -1,0 +1,153 @@
+"""The registry of resolvers and the contract that each of them fulfils. One file a resolver; no other file changes.
+
+A resolver computes: it names candidates that follow from the work alone (`candidates`), and, when it must ask an API,
+it is a generator that yields Requests and receives Responses (`resolve`). It opens no connection, waits for and retries
+nothing; the pipeline and its driver do. That makes it testable by feeding it answers: each class carries `EXAMPLES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import Field
+
+import docstokg_assets.resolvers as package
+from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.works import Work
+from resources.http.messages import Request, Response
+from resources.http.settings import RetrySettings
+from resources.records import Reason
+from resources.settings import Section
+
+
+class ResolverRateLimit(Section):
+    """A limit of the resolver's own, besides those of the hosts it asks."""
+
+    capacity: int = Field(1, ge=1, description="requests that may go out at once after a pause, at most")
+    refill_per_sec: float = Field(1.0, gt=0, description="requests a second in the long run")
+    burst: int = Field(1, ge=1, description="requests at once after a pause")
+
+
+class ResolverSettings(Section):
+    """What every resolver can be told; a resolver with more to set extends it in its own file."""
+
+    enabled: bool = Field(True, description="whether it is asked at all")
+    priority: int | None = Field(
+        None, description="order inside the tier; lower comes first; the resolver's own by default"
+    )
+    timeout_connect_s: float | None = Field(None, gt=0, description="instead of http.timeout_connect_s")
+    timeout_read_s: float | None = Field(None, gt=0, description="instead of http.timeout_read_s")
+    retry: RetrySettings | None = Field(None, description="instead of http.retry, as a whole")
+    rate_limit: ResolverRateLimit | None = Field(None, description="a limit besides those of the hosts it asks")
+    robots: bool | None = Field(None, description="obey robots.txt; the resolver's own default when not set")
+    head_precheck: bool | None = Field(None, description="ask HEAD before GET; the resolver's own default when not set")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverContext:
+    """What a resolver may know of its surroundings. `dead_urls`: candidates of this work that failed, best first."""
+
+    contact_email: str | None = None
+    api_keys: Mapping[str, str] = field(default_factory=dict)
+    dead_urls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverResult:
+    """What was learnt. An empty result with `reason` NO_CANDIDATE is an ordinary answer, not an error."""
+
+    candidates: tuple[Candidate, ...] = ()
+    reason: Reason = Reason.OK
+    note: str = ""
+
+
+Resolution = Generator[Request, Response, ResolverResult]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A case that the test suite picks up by itself: the work, the answers fed in order, and the URLs expected back."""
+
+    work: Work
+    answers: Sequence[Response] = ()
+    urls: Sequence[str] = ()
+    context: ResolverContext = field(default_factory=ResolverContext)
+    reason: Reason = Reason.OK
+
+
+class Resolver:
+    """Base of all resolvers. Class attributes are the provider's defaults, the settings override them."""
+
+    name: ClassVar[str]
+    tier: ClassVar[Tier]
+    default_rank: ClassVar[int] = 50
+    api_host: ClassVar[str | None] = None  # set: deferred, `resolve` must be driven
+    robots: ClassVar[bool] = True
+    head_precheck: ClassVar[bool] = True
+    Settings: ClassVar[type[ResolverSettings]] = ResolverSettings
+    EXAMPLES: ClassVar[Sequence[Example]] = ()
+
+    def __init__(self, settings: ResolverSettings) -> None:
+        self.settings = settings
+
+    @classmethod
+    def from_config(cls, settings: ResolverSettings) -> Resolver:
+        return cls(settings)
+
+    @property
+    def rank(self) -> int:
+        return self.default_rank if self.settings.priority is None else self.settings.priority
+
+    @property
+    def obeys_robots(self) -> bool:
+        return self.robots if self.settings.robots is None else self.settings.robots
+
+    @property
+    def prechecks(self) -> bool:
+        return self.head_precheck if self.settings.head_precheck is None else self.settings.head_precheck
+
+    def applies(self, work: Work) -> bool:
+        """Whether this resolver can say anything about the work at all."""
+        raise NotImplementedError
+
+    def candidates(self, work: Work) -> Sequence[Candidate]:
+        """What follows from the work alone, without asking anybody."""
+        return ()
+
+    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
+        """Ask. Only called when `api_host` is set."""
+        raise NotImplementedError
+        yield  # makes this a generator, as every override is
+
+
+R = TypeVar("R", bound=Resolver)
+REGISTRY: dict[str, type[Resolver]] = {}
+
+
+def register(name: str) -> Callable[[type[R]], type[R]]:
+    """Class decorator: makes a resolver known under `name`."""
+
+    def decorate(cls: type[R]) -> type[R]:
+        cls.name = name
+        REGISTRY[name] = cls
+        return cls
+
+    return decorate
+
+
+def load_resolvers() -> Mapping[str, type[Resolver]]:
+    """Import every module of the package, so that each registers itself, and return the registry."""
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name != "registry":
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    return REGISTRY
+
+
+def build_resolvers(order: Sequence[str], settings: Mapping[str, Any]) -> tuple[Resolver, ...]:
+    """The enabled resolvers in configured order. `settings[name]` is that resolver's settings model."""
+    known = load_resolvers()
+    return tuple(known[name].from_config(settings[name]) for name in order if settings[name].enabled)

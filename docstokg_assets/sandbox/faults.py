@@ -1,0 +1,119 @@
+"""Faults that are switched on while the server runs: by host and path pattern, for the first N requests or for all.
+
+A fault replaces or spoils the answer that would have been given. It is plain data (JSON over the control API); the
+bytes on the wire are the business of `server.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from fnmatch import fnmatchcase
+from typing import Any
+
+from .files import WALLS
+from .wire import Request, Response, redirect
+
+
+@dataclass
+class Fault:
+    """What goes wrong. Several effects may be combined; `times=None` means until it is cleared."""
+
+    host: str = "*"  # glob over the host
+    path: str = "*"  # glob over path and query
+    method: str = "*"
+    times: int | None = None
+    status: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    body: str | None = None
+    body_repeat: int = 1  # for bodies too long to be sent as JSON
+    body_hex: str | None = None  # bytes that JSON cannot carry, e.g. a compression bomb
+    type: str | None = None
+    delay: float = 0.0
+    drip: float = 0.0  # bytes of body a second
+    header_drip: float = 0.0  # bytes of head a second
+    truncate: int | None = None  # bytes sent before the connection is closed; Content-Length stays whole
+    loop: bool = False  # redirect to itself by way of a query counter
+    redirect: str | None = None
+    wall: str | None = None  # cookie | captcha | login | pow
+    close: bool = False  # close without an answer
+    endless: bool = False  # a chunked body that never ends
+    no_length: bool = False  # no Content-Length; the connection is closed after the body
+    used: int = 0
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> Fault:
+        known = {f.name for f in fields(cls)} - {"used"}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ValueError(f"unknown in fault: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        if values.get("wall") is not None and values["wall"] not in WALLS:
+            raise ValueError(f"unknown wall; known: {', '.join(WALLS)}")
+        return cls(**values)
+
+    def matches(self, request: Request) -> bool:
+        if self.times is not None and self.used >= self.times:
+            return False
+        target = f"{request.path}?{request.query}" if request.query else request.path
+        return (
+            fnmatchcase(request.host, self.host.lower())
+            and (self.path == "*" or fnmatchcase(target, self.path) or fnmatchcase(request.path, self.path))
+            and self.method in ("*", request.method)
+        )
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the host is not asked at all."""
+        return bool(self.status or self.loop or self.redirect or self.wall or self.close)
+
+    def answer(self, request: Request) -> Response:
+        if self.close:
+            return Response(abort=True)
+        if self.loop:
+            turn = int(request.param("turn", "0") or 0) + 1
+            return redirect(f"{request.scheme}://{request.host}{request.raw_path}?turn={turn % 2}")
+        if self.redirect:
+            return redirect(self.redirect)
+        if self.wall:
+            status, page = WALLS[self.wall]
+            return Response(status, page.encode())
+        return Response(self.status or 200, b"fault", "text/plain")
+
+    def spoil(self, response: Response) -> Response:
+        """Effects on top of an answer, its own or the host's."""
+        if self.body is not None:
+            response.body = self.body.encode() * self.body_repeat
+        if self.body_hex is not None:
+            response.body = bytes.fromhex(self.body_hex)
+        if self.type is not None:
+            response.type = self.type
+        response.headers += list(self.headers.items())
+        response.delay += self.delay
+        response.endless, response.length = self.endless, not self.no_length
+        response.drip = self.drip or response.drip
+        response.header_drip = self.header_drip or response.header_drip
+        if self.truncate is not None:
+            response.send = self.truncate
+        return response
+
+
+class Faults:
+    """The faults switched on at present, in the order in which they were added; the first that matches applies."""
+
+    def __init__(self) -> None:
+        self._active: list[Fault] = []
+
+    def add(self, fault: Fault) -> None:
+        self._active.append(fault)
+
+    def clear(self) -> None:
+        self._active.clear()
+
+    def find(self, request: Request) -> Fault | None:
+        for fault in self._active:
+            if fault.matches(request):
+                fault.used += 1
+                return fault
+        return None
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [asdict(fault) for fault in self._active]

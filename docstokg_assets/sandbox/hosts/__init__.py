@@ -1,0 +1,32 @@
+"""The hosts that are played: one module for each family, each with a `hosts(box)` table of host -> handler.
+
+To play another service, write such a module and name it in `_FAMILIES`. `robots.txt` is answered here for all of them.
+"""
+
+from __future__ import annotations
+
+from ..box import Box
+from ..wire import Handler, Request, Response, text
+from . import arxiv, crossref, doi, openalex, pmc, unpaywall, venues, wayback
+
+_FAMILIES = (openalex, unpaywall, crossref, doi, arxiv, pmc, wayback, venues)
+_PLAIN_ROBOTS = "User-agent: *\nDisallow:\n"
+
+
+def _with_robots(handler: Handler, status: int, rules: str) -> Handler:
+    def answer(request: Request) -> Response:
+        if request.raw_path == "/robots.txt":
+            return text(rules, status)
+        return handler(request)
+
+    return answer
+
+
+def table(box: Box) -> dict[str, Handler]:
+    """All hosts of the box, each with its robots.txt."""
+    result: dict[str, Handler] = {}
+    for family in _FAMILIES:
+        robots: dict[str, tuple[int, str]] = getattr(family, "ROBOTS", {})
+        for host, handler in family.hosts(box).items():
+            result[host] = _with_robots(handler, *robots.get(host, (200, _PLAIN_ROBOTS)))
+    return result

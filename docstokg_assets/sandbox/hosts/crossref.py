@@ -1,0 +1,63 @@
+"""api.crossref.org: single works, pools and their limits, and the transform that DOI content negotiation leads to."""
+
+from __future__ import annotations
+
+from ..box import Box
+from ..records import author, crossref
+from ..universe import Work
+from ..wire import Handler, Headers, Request, Response, json_response, redirect, text
+
+_RIS = "application/x-research-info-systems"
+
+
+def _pool(request: Request) -> tuple[str, int, int]:
+    """(pool, requests a second, connections)."""
+    polite = bool(request.param("mailto")) or "mailto:" in request.headers.get("user-agent", "").lower()
+    return ("polite", 10, 3) if polite else ("public", 5, 1)
+
+
+def hosts(box: Box) -> dict[str, Handler]:
+    def find(doi: str) -> Work | None:
+        work = box.universe.by_doi(doi)
+        return None if work is None or work.is_datacite else work
+
+    def answer(request: Request) -> Response:
+        pool, rate, connections = _pool(request)
+        headers: Headers = [("x-api-pool", f"{pool}-single"), ("x-rate-limit-limit", str(rate)),
+                            ("x-rate-limit-interval", "1s"),
+                            ("x-concurrency-limit", str(connections))]  # fmt: skip
+        if not box.windows.check(f"crossref-{pool}", rate, 1.0, request):
+            return text("Too many requests. Please slow down.", 429, headers=[*headers, ("Retry-After", "1")])
+        path = request.path.removeprefix("/v1")
+        if not path.startswith("/works/"):
+            return text("Resource not found.", 404, headers=headers)
+        doi, transform, kind = path.removeprefix("/works/").partition("/transform")
+        work = find(doi)
+        if work is None:
+            return text("Resource not found.", 404, "text/plain", headers)
+        if transform:
+            return _transform(
+                work, kind.strip("/") or request.headers.get("accept", ""), crossref(work, box.story(work))
+            )
+        message = crossref(work, box.story(work))
+        return json_response(
+            {"status": "ok", "message-type": "work", "message-version": "1.0.0", "message": message}, 200, headers
+        )
+
+    def chooser(request: Request) -> Response:
+        return redirect(f"https://doi.org{request.raw_path}")
+
+    return {"api.crossref.org": answer, "chooser.crossref.org": chooser}
+
+
+def _transform(work: Work, kind: str, message: dict[str, object]) -> Response:
+    if "json" in kind:
+        return Response(200, json_response(message).body, "application/vnd.citationstyles.csl+json")
+    if "research-info" in kind:
+        return text(f"TY  - JOUR\nDO  - {work.doi}\nTI  - {work.title}\nAU  - {author(work)}\nER  - \n", kind=_RIS)
+    if "bibtex" in kind:
+        return text(
+            f"@article{{{work.id}, title={{{work.title}}}, DOI={{{work.doi}}}, year={{{work.year}}}}}\n",
+            kind="application/x-bibtex",
+        )
+    return text("", 406)

@@ -1,0 +1,161 @@
+"""web.archive.org and archive.org: the CDX index, replay of captures, and the availability API.
+
+Only what a scenario says was captured is there; everything else answers as an empty archive does.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from hashlib import sha1
+from urllib.parse import unquote, urlsplit
+
+from ..box import Box
+from ..scenario import Capture, page_key
+from ..universe import Work
+from ..wire import Handler, Request, Response, json_response, not_found, redirect, text
+
+_FIELDS = ("urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length")
+_REPLAY = re.compile(r"^/web/(\d{1,14})([a-z]{2}_)?/(.+)$")
+_GONE = b"<html><head><title>404 Not Found</title></head><body>Not Found</body></html>"
+
+
+def _urlkey(url: str) -> str:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    host = ",".join(reversed((parts.hostname or "").removeprefix("www.").split(".")))
+    return f"{host}){parts.path or '/'}" + (f"?{parts.query}" if parts.query else "")
+
+
+def _filter(rows: list[dict[str, str]], rule: str) -> list[dict[str, str]]:
+    wanted = not rule.startswith("!")
+    name, _, pattern = rule.lstrip("!").partition(":")
+    try:
+        expression = re.compile(pattern)
+    except re.error:
+        return rows
+    return [row for row in rows if (expression.fullmatch(row.get(name, "")) is not None) == wanted]
+
+
+def _collapse(rows: list[dict[str, str]], name: str) -> list[dict[str, str]]:
+    """Adjacent rows with the same value (or the same first N characters of it) become one."""
+    name, _, digits = name.partition(":")
+    kept: list[dict[str, str]] = []
+    last = None
+    for row in rows:
+        value = row.get(name, "")[: int(digits) if digits.isdigit() else None]
+        if value != last:
+            kept.append(row)
+        last = value
+    return kept
+
+
+class Archive:
+    """The captures of the box."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+
+    def captures(self, url: str, prefix: bool = False) -> list[tuple[Work, Capture]]:
+        work = self._box.universe.find(unquote(url))
+        if work is None:
+            return []
+        key = page_key(url if "://" in url else f"https://{url}")
+        found = [
+            c
+            for c in self._box.story(work).captures
+            if page_key(c.url) == key or (prefix and page_key(c.url).startswith(key))
+        ]
+        return [(work, c) for c in found]
+
+    def content(self, work: Work, capture: Capture) -> bytes:
+        return _GONE if capture.kind == "gone" else self._box.pdf_bytes(work)
+
+    def row(self, work: Work, capture: Capture) -> dict[str, str]:
+        content = self.content(work, capture)
+        digest = base64.b32encode(sha1(content).digest()).decode()
+        length = 824 if capture.kind == "revisit" else len(content)
+        values = (
+            _urlkey(capture.url),
+            capture.timestamp,
+            capture.url,
+            capture.mimetype,
+            capture.status,
+            digest,
+            str(length),
+        )
+        return dict(zip(_FIELDS, values, strict=True))
+
+
+def hosts(box: Box) -> dict[str, Handler]:
+    archive = Archive(box)
+
+    def cdx(request: Request) -> Response:
+        url = request.param("url")
+        if not url:
+            return text("org.archive.wayback.exception.BadQueryException: 'url' param is required\n", 400)
+        prefix = request.param("matchType") == "prefix" or url.endswith("*")
+        rows = [archive.row(w, c) for w, c in archive.captures(url.rstrip("*"), prefix)]
+        first, last = request.param("from"), request.param("to")
+        rows = [
+            r
+            for r in rows
+            if (not first or r["timestamp"] >= first.ljust(14, "0"))
+            and (not last or r["timestamp"] <= last.ljust(14, "9"))
+        ]
+        for name, value in request.params:
+            if name == "filter":
+                rows = _filter(rows, value)
+            elif name == "collapse":
+                rows = _collapse(rows, value)
+        limit = request.param("limit")
+        if re.fullmatch(r"-?\d+", limit) and int(limit):
+            rows = rows[: int(limit)] if int(limit) > 0 else rows[int(limit) :]
+        fields = [f for f in request.param("fl").split(",") if f in _FIELDS] or list(_FIELDS)
+        table = [[row[f] for f in fields] for row in rows]
+        if request.param("output") == "json":
+            return json_response([fields, *table] if table else [])
+        return text("".join(" ".join(row) + "\n" for row in table))
+
+    def replay(request: Request) -> Response:
+        target = request.raw_path + (f"?{request.query}" if request.query else "")
+        match = _REPLAY.match(unquote(target))
+        found = archive.captures(match[3]) if match else []
+        if not match or not found:
+            return not_found("Hrm. The Wayback Machine has not archived that URL.")
+        wanted, modifier = match[1].ljust(14, "0"), match[2] or ""
+        work, nearest = min(found, key=lambda pair: (abs(int(pair[1].timestamp) - int(wanted)), pair[1].timestamp))
+        if nearest.timestamp != match[1]:
+            return redirect(f"https://web.archive.org/web/{nearest.timestamp}{modifier}/{nearest.url}")
+        if nearest.kind == "gone":
+            return Response(404, _GONE)
+        headers = [
+            ("x-archive-src", "sandbox.warc.gz"),
+            ("memento-datetime", f"{nearest.timestamp}"),
+            ("x-archive-orig-content-type", "application/pdf"),
+        ]
+        return Response(200, archive.content(work, nearest), "application/pdf", headers)
+
+    def web(request: Request) -> Response:
+        if request.path.startswith("/cdx/search/cdx"):
+            return cdx(request)
+        if request.path.startswith("/web/"):
+            return replay(request)
+        return not_found()
+
+    def available(request: Request) -> Response:
+        url = request.param("url")
+        if request.path != "/wayback/available":
+            return not_found()
+        found = [c for _, c in archive.captures(url) if c.status == "200"]
+        if not found:
+            return json_response({"url": url, "archived_snapshots": {}})
+        stamp = found[-1].timestamp
+        closest = {
+            "status": "200",
+            "available": True,
+            "url": f"http://web.archive.org/web/{stamp}/{url}",
+            "timestamp": stamp,
+        }
+        return json_response({"url": url, "archived_snapshots": {"closest": closest}})
+
+    return {"web.archive.org": web, "archive.org": available}

@@ -1,0 +1,331 @@
+"""Where a work stands on the web: one small function for each archetype.
+
+A scenario holds the pages that exist for a work (address -> what is there), the locations that OpenAlex and Unpaywall
+know, the links that Crossref knows, where the DOI leads, and what the archive captured. Metadata and pages are made
+together, so that the ground truth cannot drift from what is served. How a page is rendered is left to `hosts/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlsplit
+
+from . import venues
+from .venues import Venue
+
+if TYPE_CHECKING:
+    from .universe import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    kind: str  # pdf | landing | fulltext | jats | redirect | hop | status | wall | corrupt
+    to: str = ""  # where a redirect or hop leads, or which file a landing page links to
+    status: int = 200
+    style: str = "meta"  # link style of a landing page, or the variant of a wall or corruption
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    venue: Venue | None  # None: PubMed Central or arXiv, named by `source`
+    source: str
+    landing: str
+    pdf: str | None
+    is_oa: bool = True
+    license: str | None = None
+    version: str = "publishedVersion"
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    timestamp: str
+    url: str
+    mimetype: str
+    status: str
+    kind: str  # pdf | gone | revisit
+
+
+@dataclass(slots=True)
+class Scenario:
+    pages: dict[str, Page] = field(default_factory=dict)  # host + unquoted path -> page
+    locations: list[Location] = field(default_factory=list)  # as OpenAlex lists them
+    unpaywall: list[Location] = field(default_factory=list)  # what Unpaywall knows beyond that
+    links: list[tuple[str, str]] = field(default_factory=list)  # Crossref: (URL, content type)
+    doi_url: str = ""  # where doi.org sends the DOI; "" when there is none
+    captures: list[Capture] = field(default_factory=list)
+    good_url: str | None = None
+    good_kind: str = ""
+    also: list[str] = field(default_factory=list)
+
+
+def page_key(url: str) -> str:
+    """Pages are looked up by host and unquoted path; queries do not distinguish them."""
+    parts = urlsplit(url)
+    return f"{parts.netloc.lower()}{unquote(parts.path)}"
+
+
+class _Stage:
+    """The scenario under construction, and the few moves from which every archetype is composed."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.story = Scenario()
+        self.variant = work.rolls[11]
+
+    def put(self, url: str, page: Page) -> str:
+        self.story.pages[page_key(url)] = page
+        return url
+
+    def address(self, venue: Venue, template: str) -> str:
+        return venue.url(template, self.work.code, quote(self.work.doi or "", safe="/():;"))
+
+    def pdf(self, venue: Venue) -> str:
+        """A good PDF at a venue, behind its CDN where the venue has one."""
+        url = self.address(venue, venue.pdf)
+        if "token-cdn" not in venue.manners:
+            return self.put(url, Page("pdf"))
+        target = f"https://{venues.CDN}/pdf/{self.work.code}.pdf?token={self.work.rolls[9]:08x}"
+        self.put(target, Page("pdf"))
+        return self.put(url, Page("redirect", target))
+
+    def landing(self, venue: Venue, file: str = "", style: str = "") -> str:
+        """A landing page, linked to a file in one of four styles, or without any link."""
+        url = self.address(venue, venue.landing)
+        page = Page("landing", file, style=style or venue.link)
+        if "hop-page" not in venue.manners:
+            return self.put(url, page)
+        article = self.put(f"https://{venue.host}/science/article/{self.work.code}", page)
+        return self.put(url, Page("hop", article))
+
+    def chain(self, target: str, hops: int) -> str:
+        """A redirect chain of some hops over several hosts; the first address is returned."""
+        for step in range(hops - 1, -1, -1):
+            host = venues.HUB if step % 2 == 0 else venues.LINKOUT
+            target = self.put(f"https://{host}/r/{step}/{self.work.code}", Page("redirect", target))
+        return target
+
+    def primary(self, pdf: str | None, *, is_oa: bool = True, landing: str = "", license: str | None = None) -> None:
+        doi = self.work.doi
+        where = landing or (
+            f"https://doi.org/{doi}" if doi else self.address(self.work.publisher, self.work.publisher.landing)
+        )
+        self.story.locations.append(Location(self.work.publisher, self.work.publisher.name, where, pdf, is_oa,
+                                             license if is_oa else None, id=f"doi:{doi}" if doi else ""))  # fmt: skip
+
+    def repository(self, *, pdf: str | None, version: str = "acceptedVersion") -> Location:
+        venue = self.work.repository
+        landing = self.landing(venue, pdf or "")
+        return Location(venue, venue.name, landing, pdf, license="cc-by-nc" if self.variant % 3 else None,
+                        version=version,
+                        id=f"pmh:oai:{venue.host}:{self.work.code}")  # fmt: skip
+
+    def arxiv_location(self) -> Location:
+        arxiv = self.work.arxiv
+        return Location(None, "arXiv", f"https://arxiv.org/abs/{arxiv}", f"https://arxiv.org/pdf/{arxiv}",
+                        version="submittedVersion", id=f"pmh:oai:arXiv.org:{arxiv}")  # fmt: skip
+
+    def good(self, url: str, kind: str = "pdf") -> None:
+        self.story.good_url, self.story.good_kind = url, kind
+
+    def license(self) -> str:
+        return ("cc-by", "cc-by", "cc-by-nc", "cc-by-nc-nd", "cc0")[self.work.rolls[10] % 5]
+
+
+def _gold(s: _Stage) -> None:
+    pdf = s.pdf(s.work.publisher)
+    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.primary(pdf, license=s.license())
+    s.story.links.append((pdf, "application/pdf"))
+    if s.work.arxiv:
+        s.story.locations.append(s.arxiv_location())
+    if s.variant % 4 == 0:
+        s.story.captures.append(Capture(f"{s.work.year + 1}0401120000", pdf, "application/pdf", "200", "pdf"))
+    s.good(pdf)
+
+
+def _repository(s: _Stage) -> None:
+    pdf = s.pdf(s.work.repository)
+    s.story.doi_url = s.landing(s.work.publisher)
+    s.primary(None, is_oa=False)
+    s.story.locations.append(s.repository(pdf=pdf))
+    if s.work.arxiv:
+        s.story.locations.append(s.arxiv_location())
+    s.good(pdf)
+
+
+def _later_location(s: _Stage) -> None:
+    dead = s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("status", status=(404, 403)[s.variant % 2]))
+    s.story.doi_url = s.landing(s.work.publisher)
+    pdf = s.pdf(s.work.repository)
+    s.primary(dead, license=s.license())
+    s.story.locations.append(s.repository(pdf=pdf))
+    s.good(pdf)
+
+
+def _arxiv_only(s: _Stage) -> None:
+    s.story.locations.append(s.arxiv_location())
+    s.story.doi_url = f"https://arxiv.org/abs/{s.work.arxiv}"
+    s.story.also.append(f"https://export.arxiv.org/pdf/{s.work.arxiv}")
+    s.good(f"https://arxiv.org/pdf/{s.work.arxiv}")
+
+
+def _unpaywall_only(s: _Stage) -> None:
+    pdf = s.pdf(s.work.repository)
+    s.story.doi_url = s.landing(s.work.publisher)
+    s.primary(None, is_oa=False)
+    s.story.unpaywall.append(s.repository(pdf=pdf))
+    s.good(pdf)
+
+
+def _crossref_link(s: _Stage) -> None:
+    pdf = s.pdf(s.work.publisher)
+    s.story.doi_url = s.landing(s.work.publisher)
+    s.primary(None, is_oa=False)
+    s.story.links.append((pdf, "application/pdf" if s.variant % 3 else "unspecified"))
+    s.good(pdf)
+
+
+def _doi_redirect(s: _Stage) -> None:
+    pdf = s.pdf(s.work.publisher)
+    s.story.doi_url = s.chain(s.landing(s.work.publisher, pdf, "meta"), 1 + s.variant % 4)
+    s.primary(None, is_oa=False)
+    s.good(pdf)
+
+
+def _landing(s: _Stage) -> None:
+    pdf = s.pdf(s.work.publisher)
+    style = ("meta", "alternate", "anchor", "base")[s.variant % 4]
+    landing = s.landing(s.work.publisher, pdf, style)
+    s.story.doi_url = landing
+    s.primary(None, landing=landing)
+    s.good(pdf)
+
+
+def _pmc(s: _Stage) -> None:
+    _gold(s)
+    pmcid = s.work.pmcid
+    s.story.locations.append(Location(None, "PubMed Central", f"https://pmc.ncbi.nlm.nih.gov/articles/{pmcid}", None,
+                                      id=f"pmh:oai:pubmedcentral.nih.gov:{s.work.pmid}"))  # fmt: skip
+    s.story.also += [f"https://pmc-oa-opendata.s3.amazonaws.com/{pmcid}.1/{pmcid}.1.pdf",
+                     f"https://europepmc.org/articles/{pmcid}?pdf=render"]  # fmt: skip
+
+
+def _html_only(s: _Stage) -> None:
+    landing = s.put(s.address(s.work.publisher, "/html/{code}"), Page("fulltext"))
+    s.story.doi_url = landing
+    s.primary(None, landing=landing, license=s.license())
+    s.good(landing, "html")
+
+
+def _jats_only(s: _Stage) -> None:
+    xml = s.put(s.address(s.work.publisher, "/jats/{code}.xml"), Page("jats"))
+    s.story.doi_url = s.landing(s.work.publisher, xml, "xml")
+    s.primary(None, license=s.license())
+    s.story.links.append((xml, "text/xml"))
+    s.good(xml, "xml")
+
+
+def _wayback_only(s: _Stage) -> None:
+    dead = s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("status", status=(404, 410)[s.variant % 2]))
+    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
+    s.primary(dead)
+    after = s.work.year + 1
+    stamp = f"{after}0401120000"
+    s.story.captures += [
+        Capture(f"{s.work.year}1224080000", dead, "text/html", "404", "gone"),
+        Capture(stamp, dead, "application/pdf", "200", "pdf"),
+        Capture(f"{after}0927204213", dead, "warc/revisit", "-", "revisit"),
+    ]
+    s.good(f"https://web.archive.org/web/{stamp}id_/{dead}")
+
+
+def _loop(s: _Stage, template: str) -> str:
+    """Two addresses on two hosts that send the visitor to each other."""
+    first = s.address(s.work.publisher, template)
+    second = f"https://{venues.LOOPS}{template.format(code=s.work.code)}"
+    s.put(second, Page("redirect", first))
+    return s.put(first, Page("redirect", second))
+
+
+def _loop_pdf(s: _Stage) -> None:
+    s.story.doi_url = _loop(s, s.work.publisher.landing)
+    s.primary(_loop(s, s.work.publisher.pdf), license=s.license())
+
+
+def _loop_doi(s: _Stage) -> None:
+    s.story.doi_url = s.chain(_loop(s, s.work.publisher.landing), s.variant % 2)
+    s.primary(None, is_oa=False)
+
+
+def _nothing_closed(s: _Stage) -> None:
+    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
+    s.primary(None, is_oa=False)
+
+
+def _nothing_404(s: _Stage) -> None:
+    dead = s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("status", status=404))
+    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
+    s.primary(dead)
+
+
+def _bad_status(s: _Stage) -> None:
+    page = Page("status", status=(403, 500, 503, 410)[s.variant % 4])
+    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), page)
+    s.primary(s.put(s.address(s.work.publisher, s.work.publisher.pdf), page), license=s.license())
+
+
+def _no_pdf_link(s: _Stage) -> None:
+    s.story.doi_url = s.landing(s.work.publisher)
+    s.primary(None, landing=s.story.doi_url)
+
+
+def _no_pdf_link_closed(s: _Stage) -> None:
+    s.story.doi_url = s.landing(s.work.publisher)
+    s.primary(None, is_oa=False)
+
+
+def _wall(s: _Stage) -> None:
+    page = Page("wall", style=("cookie", "captcha", "login", "pow")[s.variant % 4])
+    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), page)
+    s.primary(s.put(s.address(s.work.publisher, s.work.publisher.pdf), page), license=s.license())
+
+
+CORRUPTIONS = ("html", "truncated", "cut", "tiny", "type")
+
+
+def _corrupt(s: _Stage) -> None:
+    page = Page("corrupt", style=CORRUPTIONS[s.variant % len(CORRUPTIONS)])
+    pdf = s.put(s.address(s.work.publisher, s.work.publisher.pdf), page)
+    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.primary(pdf, license=s.license())
+
+
+def _robots(s: _Stage) -> None:
+    pdf = s.pdf(s.work.publisher)
+    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.primary(pdf, license=s.license())
+
+
+_BUILDERS: dict[str, Callable[[_Stage], None]] = {
+    "gold": _gold, "repository": _repository, "later_location": _later_location, "arxiv_only": _arxiv_only,
+    "unpaywall_only": _unpaywall_only, "crossref_link": _crossref_link, "doi_redirect": _doi_redirect,
+    "landing": _landing, "pmc": _pmc, "html_only": _html_only, "jats_only": _jats_only, "wayback_only": _wayback_only,
+    "loop_pdf": _loop_pdf, "loop_doi": _loop_doi, "nothing_closed": _nothing_closed, "nothing_404": _nothing_404,
+    "bad_status": _bad_status, "no_pdf_link": _no_pdf_link, "no_pdf_link_closed": _no_pdf_link_closed, "wall": _wall,
+    "corrupt": _corrupt, "robots": _robots,
+}  # fmt: skip
+
+
+def build(work: Work) -> Scenario:
+    """The scenario of a work; a pure function of it."""
+    stage = _Stage(work)
+    _BUILDERS[work.archetype](stage)
+    if work.doi is None:
+        stage.story.doi_url = ""
+    return stage.story
+
+
+__all__ = ["CORRUPTIONS", "Capture", "Location", "Page", "Scenario", "build", "page_key"]

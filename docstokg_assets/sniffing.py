@@ -1,0 +1,54 @@
+"""What a body is, from its first bytes; never from a name, and from its Content-Type only where the bytes say nothing. Pure."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from resources.records import Kind
+
+SNIFF_BYTES = 1024
+_HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|script|meta)\b", re.IGNORECASE)
+_ROOT = re.compile(rb"<([A-Za-z_][\w.:-]*)")
+_FULL_TEXT_ROOTS = frozenset(
+    {b"article", b"pmc-articleset", b"tei", b"teicorpus", b"book-part", b"full-text-retrieval-response"}
+)
+_PDF_TYPES = (None, "application/pdf", "application/x-pdf", "application/octet-stream", "binary/octet-stream")
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+def sniff(start: bytes, content_type: str | None) -> Kind | None:
+    """The kind of a body that begins with `start` (at least SNIFF_BYTES of it, or all); None when it is none of ours.
+
+    XML counts only when its root is that of an article: feeds, error messages and metadata are no full text.
+    """
+    if b"%PDF-" in start[:SNIFF_BYTES]:
+        return Kind.PDF if content_type in _PDF_TYPES else Kind.PDF_UNKNOWN
+    text = _as_utf8(start).lstrip()
+    root = _ROOT.search(text)
+    name = root.group(1).lower().rpartition(b":")[2] if root is not None else b""
+    if name in _FULL_TEXT_ROOTS and content_type != "text/html":
+        return Kind.XML
+    if text.startswith(b"<?xml") and name != b"html":
+        return None
+    if _HTML.search(text):
+        return Kind.HTML
+    return Kind.HTML if content_type == "text/html" and text else None
+
+
+def _as_utf8(start: bytes) -> bytes:
+    for bom, encoding in _BOMS:
+        if start.startswith(bom):
+            return start.decode(encoding, "ignore").encode()
+    return start
+
+
+def pdf_fault(size: int, tail: bytes) -> str | None:
+    """Why a PDF of `size` bytes with these last bytes is corrupt, or None."""
+    if size < 1024:
+        return f"only {size} bytes"
+    if b"</html" in tail[-1024:].lower():
+        return "ends as an HTML page"
+    if b"%%EOF" not in tail:
+        return "has no end marker"
+    return None

@@ -1,0 +1,189 @@
+"""Bringing works in: drives the OpenAlex generators with the polite client, writes Parquet, plans, and fills the queue.
+
+The steps of `openalex_works` and `resolver_plans` as plain functions, so that Dagster and the command line do the same.
+Which records a page holds, and what a plan is, is decided in `openalex/` and `plans.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import TypeVar
+
+from docstokg_assets.identifiers import Identifier
+from docstokg_assets.openalex import SetAside
+from docstokg_assets.openalex.api import FIRST_CURSOR, OpenAlexApi, date_slices, id_batches
+from docstokg_assets.plans import Plan, Target, make_plan, plan_rows
+from docstokg_assets.resolvers.registry import Resolver
+from docstokg_assets.telemetry.lake import LakeWriter, stamped, work_rows
+from docstokg_assets.works import Work
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Enqueued, NewItem
+from resources.http.attempts import AttemptLog
+from resources.http.client import HttpClient
+from resources.http.messages import Request, Response, Role
+from resources.rate_limit.policies import resolve_policy
+from resources.rate_limit.settings import RateLimitSettings
+
+T = TypeVar("T")
+_PLAN_BATCH = 2_000
+
+
+@dataclass(slots=True)
+class Collected:
+    """What a source brought. `announced` is what the source said there would be."""
+
+    works: int = 0
+    announced: int = 0
+    pages: int = 0
+    set_aside: list[SetAside] = field(default_factory=list)
+
+
+class Asker:
+    """Drives a generator of Requests in the calling thread."""
+
+    def __init__(self, client: HttpClient, log: AttemptLog, stop: threading.Event) -> None:
+        self._client, self._log, self._stop = client, log, stop
+
+    def ask(self, conversation: Generator[Request, Response, T]) -> T:
+        try:
+            request = next(conversation)
+            while True:
+                request = conversation.send(
+                    self._client.request_with_retries(request, self._log, stopped=self._stop.is_set)
+                )
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+def works_of_filter(
+    asker: Asker,
+    api: OpenAlexApi,
+    works_filter: str,
+    year: int | None,
+    max_works: int | None,
+    collected: Collected,
+) -> Iterator[Work]:
+    """All works of a filter; those of a year month by month, because cursors are short-lived."""
+    for dates in date_slices(year) if year is not None else (None,):
+        cursor: str | None = FIRST_CURSOR
+        announced = False
+        while cursor is not None:
+            page = asker.ask(api.page(works_filter, dates, cursor))
+            collected.pages += 1
+            collected.announced += 0 if announced else page.count or 0
+            announced = True
+            collected.set_aside.extend(page.set_aside)
+            for work in page.works:
+                if max_works is not None and collected.works >= max_works:
+                    return
+                collected.works += 1
+                yield work
+            cursor = page.next_cursor
+
+
+def works_of_ids(
+    asker: Asker, api: OpenAlexApi, identifiers: Iterable[Identifier], collected: Collected
+) -> Iterator[Work]:
+    """The works behind identifiers; those that OpenAlex does not know are made from the identifier alone."""
+    seen: set[str] = set()
+    for batch in id_batches(identifiers):
+        collected.pages += 1
+        for work in asker.ask(api.by_ids(batch)):
+            if work.work_id not in seen:
+                seen.add(work.work_id)
+                collected.works += 1
+                yield work
+
+
+def store_works(lake: LakeWriter, works: Iterable[Work], fetched_at: datetime) -> int:
+    """Append works as Parquet; how many."""
+    count = 0
+
+    def counted() -> Iterator[Work]:
+        nonlocal count
+        for work in works:
+            count += 1
+            yield work
+
+    lake.append("works", work_rows(counted(), fetched_at))
+    return count
+
+
+@dataclass(slots=True)
+class Planned:
+    works: int = 0
+    steps: int = 0
+    deferred: int = 0
+    without_candidate: int = 0
+    new: int = 0
+    reopened: int = 0
+    unchanged: int = 0
+
+    def __iadd__(self, other: Planned) -> Planned:
+        for name in ("works", "steps", "deferred", "without_candidate", "new", "reopened", "unchanged"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
+
+def plan_works(
+    works: Iterable[Work],
+    resolvers: Iterable[Resolver],
+    limits: RateLimitSettings,
+    catalog: Catalog,
+    lake: LakeWriter | None,
+    planned_at: datetime,
+    run_id: str | None = None,
+) -> Planned:
+    """Make a plan for each work, keep the plans as Parquet, and put the works into the queue, with `run_id` as that run's."""
+    known = tuple(resolvers)
+    planned = Planned()
+    for batch in in_batches(works):
+        plans = [(work, make_plan(work, known)) for work in batch]
+        rows = [row for work, plan in plans for row in plan_rows(work, plan)]
+        if lake is not None:
+            lake.append("plans", stamped(rows, planned_at))
+        items = [
+            NewItem(
+                work_id=work.work_id,
+                year=work.year,
+                priority=work.year or 0,  # recent years first
+                record=work.to_json(),
+                plan_hash=plan.hash,
+                next_group=_first_group(limits, plan),
+            )
+            for work, plan in plans
+        ]
+        _add(planned, catalog.enqueue(items, run_id))
+        planned.works += len(batch)
+        planned.steps += len(rows)
+        planned.deferred += sum(row["deferred"] for row in rows)
+        planned.without_candidate += sum(1 for _, plan in plans if all(step.deferred for step in plan.steps))
+    return planned
+
+
+def _first_group(limits: RateLimitSettings, plan: Plan) -> str | None:
+    """The limit group that the plan asks first, so that claims can pass over works whose turn is far away."""
+    if not plan.steps:
+        return None
+    first = plan.steps[0]
+    if first.candidate is None:
+        return resolve_policy(limits, first.asks_host or "", str(Role.METADATA)).group
+    role = Role.LANDING if first.candidate.target is Target.LANDING else Role.ARTIFACT
+    return resolve_policy(limits, first.candidate.host, str(role)).group
+
+
+def _add(planned: Planned, enqueued: Enqueued) -> None:
+    planned.new += enqueued.new
+    planned.reopened += enqueued.reopened
+    planned.unchanged += enqueued.unchanged
+
+
+def in_batches(works: Iterable[Work]) -> Iterator[list[Work]]:
+    remaining = iter(works)
+    while batch := list(islice(remaining, _PLAN_BATCH)):
+        yield batch

@@ -1,0 +1,1 @@
+"""What the house tells about itself: sinks, manifest, lake, views, indicators and the report. It only observes."""

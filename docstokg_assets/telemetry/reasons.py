@@ -1,0 +1,135 @@
+"""What every reason token means to a person and what can be done about it. `docs/reasons.md` is made from this table.
+
+How a reason ends a work (`ENDINGS`) is decided in `resources.records`; a test keeps tokens, table and page in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from resources.records import ENDINGS, Ending, Reason, Status
+
+
+class Plain(NamedTuple):
+    meaning: str
+    remedy: str
+
+
+_TRIED_AGAIN = "None needed: it is tried again by itself."
+
+REASON_TEXT: Mapping[Reason, Plain] = {
+    Reason.OK: Plain("A whole file was got and stored.", "None needed."),
+    Reason.NOT_MODIFIED: Plain("The host says that our copy is still the current one.", "None needed."),
+    Reason.HTML_ONLY: Plain(
+        "Only an HTML full text was found, and kept.", "Enable more resolvers, or try again later."
+    ),
+    Reason.RETRY_AFTER: Plain(
+        "The host asked for a pause that is longer than we hold a work.", "None needed: the work waits until then."
+    ),
+    Reason.BACKOFF: Plain("A try failed and is repeated after a growing pause.", _TRIED_AGAIN),
+    Reason.ROBOTS: Plain(
+        "The host's robots.txt forbids the request.", "Ask the host for permission, or find another copy."
+    ),
+    Reason.ROBOTS_UNAVAILABLE: Plain("robots.txt could not be read, so nothing may be asked for now.", _TRIED_AGAIN),
+    Reason.POLICY_TYPE: Plain("The file is of another type than was wanted.", "Allow the type if you want such files."),
+    Reason.POLICY_SIZE: Plain("The file is announced larger than the size cap.", "Raise the size cap of `download`."),
+    Reason.TIMEOUT: Plain("The request took longer than its deadline.", _TRIED_AGAIN + " Or raise the timeouts."),
+    Reason.CONN_ERROR: Plain("No connection could be made, or it broke.", _TRIED_AGAIN + " Check the network."),
+    Reason.TLS_ERROR: Plain(
+        "The host's certificate could not be verified.",
+        "Behind a proxy, set `http.ca_bundle`; else the host must repair it.",
+    ),
+    Reason.PROTOCOL_ERROR: Plain("The host's answer broke the rules of HTTP.", _TRIED_AGAIN),
+    Reason.TOO_LARGE: Plain("The body went past the size cap and was cut off.", "Raise the size cap of `download`."),
+    Reason.UNEXPECTED_CT: Plain(
+        "The answer is neither PDF, XML nor a usable page.", "None here: report the link to its provider."
+    ),
+    Reason.SIZE_MISMATCH: Plain("Fewer bytes came than the host announced; nothing is kept.", _TRIED_AGAIN),
+    Reason.TRUNCATED: Plain("The transfer ended early inside its coding; nothing is kept.", _TRIED_AGAIN),
+    Reason.REDIRECT_LOOP: Plain("Redirects went in a circle or past ten hops.", "None here: open it in a browser."),
+    Reason.BLOCKED_ADDRESS: Plain(
+        "The link leads to an address that is not public.", "List the host if it is truly meant."
+    ),
+    Reason.BLOCKED_SCHEME: Plain(
+        "The link is not https, and the host is not on the http allow-list.",
+        "Put the host on that list if you trust it.",
+    ),
+    Reason.BLOCKED_COOKIE: Plain("A cookie wall stands before the file.", "Fetch it by hand."),
+    Reason.BLOCKED_CAPTCHA: Plain("A captcha stands before the file.", "Ask the host for an API or bulk route."),
+    Reason.BLOCKED_LOGIN: Plain("The file is behind a login or a paywall.", "Fetch it through your library."),
+    Reason.BLOCKED_POW: Plain("A proof-of-work page stands before the file.", "Ask the host for an API or bulk route."),
+    Reason.BLOCKED_WAF: Plain("The host's firewall turned the request away.", "Slow down, and write to the host."),
+    Reason.PDF_CORRUPT: Plain("The file is no whole PDF and was not kept.", "None here: the host must repair it."),
+    Reason.HTTP_4XX: Plain("The host says: not there, or not for you.", "Look at the status on the row."),
+    Reason.HTTP_5XX: Plain("The host had an error of its own, also after the retries.", _TRIED_AGAIN),
+    Reason.RATE_LIMITED: Plain(
+        "The host answered 429 until the retries were used up.", _TRIED_AGAIN + " Or lower the host's rate."
+    ),
+    Reason.BAD_ANSWER: Plain("A provider's API answered with something it does not promise.", _TRIED_AGAIN),
+    Reason.NO_PDF_LINK: Plain("The landing page was read and names no full text.", "Add a landing rule for the site."),
+    Reason.NO_CANDIDATE: Plain("No resolver knows a copy of this work.", "Enable more resolvers."),
+    Reason.DUPLICATE_URL: Plain("This URL was tried already for this work.", "None needed."),
+    Reason.DUPLICATE_URL_GLOBAL: Plain("Another work has this URL already.", "Switch off `global_url_dedupe`."),
+    Reason.DRY_RUN: Plain("A dry run: it would have been fetched.", "Run again without `--dry-run`."),
+    Reason.INTERNAL_ERROR: Plain(
+        "A fault of this program ended the work; the log has its trace.",
+        "Report the fault, then `content resume --force`.",
+    ),
+    Reason.INTERRUPTED: Plain("The run was stopped in the middle of this work.", _TRIED_AGAIN),
+}
+
+STATUS_TEXT: Mapping[Status, str] = {
+    Status.HTTP_HEAD: "a HEAD was answered",
+    Status.HTTP_GET: "a GET was answered: metadata, a landing page, a redirect, or a status that is no success",
+    Status.HTTP_200: "a file was delivered whole",
+    Status.HTTP_304: "the host says that our copy is current",
+    Status.ROBOTS_FETCH: "robots.txt was asked for",
+    Status.ROBOTS_DISALLOWED: "robots.txt forbids it; nothing was sent",
+    Status.RETRY: "a try failed and is repeated after `extra.sleep_ms`",
+    Status.SIZE_MISMATCH: "fewer bytes came than announced",
+    Status.CONTENT_POLICY_SKIP: "type or size is not wanted; the body was not kept",
+    Status.DOWNLOAD_ERROR: "no whole answer came",
+    Status.SKIPPED: "decided not to ask",
+}
+
+_ENDING_TEXT: Mapping[Ending, str] = {
+    Ending.SUCCESS: "the work has its full text",
+    Ending.RETRYABLE: "the same work may succeed later and is tried again",
+    Ending.TERMINAL: "nothing will change by itself; a changed plan opens the work again",
+    Ending.NEVER: "policy; only a changed configuration helps",
+}
+
+
+def reasons_page() -> str:
+    """The text of docs/reasons.md."""
+    lines = [
+        "# Reasons and statuses",
+        "",
+        "Every work ends with exactly one reason; every attempt has a status and mostly a reason. The tokens are",
+        "part of the public contract. Made by `python -m docstokg_assets.telemetry.reasons > docs/reasons.md`.",
+        "",
+        "## How a reason ends a work",
+        "",
+        *(f"- **{ending}**: {text}." for ending, text in _ENDING_TEXT.items()),
+        "",
+        "## Reasons",
+        "",
+        "| Reason | What it means | Ends | What to do |",
+        "|--|--|--|--|",
+        *(
+            f"| `{reason}` | {means} | {ENDINGS[reason]} | {remedy} |"
+            for reason, (means, remedy) in REASON_TEXT.items()
+        ),
+        "",
+        "## Statuses of an attempt",
+        "",
+        "| Status | What happened |",
+        "|--|--|",
+        *(f"| `{status}` | {text} |" for status, text in STATUS_TEXT.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(reasons_page(), end="")

@@ -1,0 +1,256 @@
+"""What is found on a landing page, and what is not mistaken for the article."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from docstokg_assets.landing.extract import MAX_LINKS, Found, extract, is_full_text_html
+from docstokg_assets.landing.rules import NOT_THE_ARTICLE, RULES, Rule
+from docstokg_assets.plans import Target
+
+URL = "https://www.example.org/a/1"
+
+
+def found(page: str | bytes, url: str = URL, content_type: str | None = "text/html") -> Found:
+    return extract(page.encode() if isinstance(page, str) else page, content_type, url)
+
+
+def pdfs(page: str | bytes, url: str = URL, content_type: str | None = "text/html") -> list[str]:
+    return [link.url for link in found(page, url, content_type).pdf]
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.technique)
+def test_a_rule_finds_what_its_example_says(rule: Rule) -> None:
+    url = f"https://{rule.host or 'www.example.org'}/a/1"
+    result = found(f"<html><head></head><body>{rule.example}</body></html>", url)
+    if rule.target is Target.LANDING:
+        assert result.next_page == rule.expects
+    else:
+        links = {Target.PDF: result.pdf, Target.XML: result.xml, Target.HTML: result.html}[rule.target]
+        assert (links[0].url, links[0].technique) == (rule.expects, rule.technique)
+
+
+@pytest.mark.requirement("RES-9")
+def test_a_rule_of_a_platform_does_not_apply_elsewhere() -> None:
+    scielo = '<a href="/j/rsp/a/abc/?format=pdf">Download</a>'
+    assert pdfs(scielo, "https://www.scielo.br/j/rsp/a/abc/") and not pdfs(scielo, "https://notscielo.br/j/rsp/a/abc/")
+    assert "/download/" not in pdfs('<a href="/j/article/view/12/34">PDF</a>')[0]
+
+
+@pytest.mark.requirement("RES-9")
+def test_techniques_have_names_of_their_own() -> None:
+    assert len({rule.technique for rule in RULES}) == len(RULES)
+
+
+@pytest.mark.requirement("RES-9")
+def test_what_the_page_declares_comes_before_what_is_guessed_and_each_url_once() -> None:
+    page = """<meta name="citation_pdf_url" content="https://www.example.org/a/1.pdf">
+              <a href="/a/other.pdf">Full text</a> <a href="1.pdf#page=2">PDF</a>"""
+    result = found(page)
+    assert [link.technique for link in result.pdf] == ["citation_pdf_url", "anchor-file"]
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    ("page", "url"),
+    [
+        ('<base href="https://cdn.example.org/x/"><a href="1.pdf">PDF</a>', "https://cdn.example.org/x/1.pdf"),
+        ('<base href="/x/"><a href="1.pdf">PDF</a>', "https://www.example.org/x/1.pdf"),
+        ('<a href="//cdn.example.org/1.pdf">PDF</a>', "https://cdn.example.org/1.pdf"),
+        ('<a href=" ../1.pdf\n">PDF</a>', "https://www.example.org/1.pdf"),
+        ('<a href="/d?id=1&amp;t=2">PDF</a>', "https://www.example.org/d?id=1&t=2"),
+        ('<META NAME="Citation_PDF_URL" CONTENT="/1.pdf">', "https://www.example.org/1.pdf"),
+        ('<meta property="citation_pdf_url" content="/1.pdf">', "https://www.example.org/1.pdf"),
+        ('<a href="/a b.pdf">PDF</a>', "https://www.example.org/a%20b.pdf"),
+    ],
+)
+def test_links_are_made_absolute(page: str, url: str) -> None:
+    assert pdfs(page) == [url]
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    "href",
+    ["javascript:print()", "#pdf", "mailto:a@example.org", "ftp://example.org/1.pdf", "http://[1.pdf", "", "data:,pdf"],
+)
+def test_links_that_must_not_be_followed_are_dropped(href: str) -> None:
+    assert pdfs(f'<a href="{href}">PDF</a><meta name="citation_pdf_url" content="{href}">') == []
+
+
+@pytest.mark.requirement("RES-9")
+def test_a_page_does_not_name_itself_as_its_pdf() -> None:
+    assert pdfs(f'<meta name="citation_pdf_url" content="{URL}">') == []
+
+
+@pytest.mark.requirement("DL-11")
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ('<div class="supplementary-material"><a href="s1.pdf">PDF</a></div>', "supplement"),
+        ('<a href="/files/mmc1.pdf">Download</a>', "supplement"),
+        ('<ol id="references"><li><a href="https://other.example/9.pdf">PDF</a></li></ol>', "references"),
+        ('<a href="/about/author-guidelines.pdf">Author guidelines</a>', "guidelines"),
+        ('<aside class="related-articles"><a href="2.pdf">Download PDF</a></aside>', "related"),
+    ],
+)
+def test_other_files_are_rejected_with_their_reason(page: str, why: str) -> None:
+    result = found(page)
+    assert result.pdf == ()
+    assert [rejected.why for rejected in result.rejected] == [why]
+
+
+@pytest.mark.requirement("RES-9")
+def test_what_the_page_declares_is_believed_even_when_its_name_sounds_odd() -> None:
+    assert pdfs('<meta name="citation_pdf_url" content="/guidelines-for-diabetes.pdf">') != []
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    "label",
+    [
+        "PDF",
+        "Download PDF",
+        "View PDF",
+        "Full text PDF (1.2 MB)",
+        "PDF (English)",
+        "Texto completo (PDF)",
+        "Télécharger le PDF",
+    ],
+)
+def test_words_that_mean_the_pdf(label: str) -> None:
+    assert pdfs(f'<a href="/get/1">{label}</a>') == ["https://www.example.org/get/1"]
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    "label", ["How to read a PDF file", "PDF of the previous article", "Get Adobe PDF reader", "Abstract"]
+)
+def test_words_that_do_not(label: str) -> None:
+    assert pdfs(f'<a href="/get/1">{label}</a>') == []
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    ("page", "content_type"),
+    [
+        ('<a href="/ü.pdf">PDF</a>'.encode("utf-16"), "text/html"),
+        ('<a href="/ü.pdf">PDF</a>'.encode("iso-8859-1"), "text/html; charset=ISO-8859-1"),
+        ('<meta charset="iso-8859-1"><a href="/ü.pdf">PDF</a>'.encode("iso-8859-1"), None),
+        ('<a href="/ü.pdf">PDF</a>'.encode(), "text/html; charset=utf-8"),
+        ('\ufeff<a href="/ü.pdf">PDF</a>'.encode(), None),
+        ('<?xml version="1.0" encoding="utf-8"?><a href="/ü.pdf">PDF</a>'.encode(), "application/xhtml+xml"),
+        ('<a href="/ü.pdf">PDF</a>'.encode(), "text/html; charset=no-such-thing"),
+    ],
+)
+def test_pages_in_many_encodings_are_read(page: bytes, content_type: str | None) -> None:
+    assert pdfs(page, content_type=content_type) == ["https://www.example.org/ü.pdf"]
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    "page", [b"", b"   ", b"\0\0", b"\xff\xfe", b"\xff\xfe\x00", b"%PDF-1.7 \x80\x81", b"<!-- only -->", b"\x80" * 99]
+)
+def test_what_is_no_page_has_no_links(page: bytes) -> None:
+    assert found(page) == Found()
+    assert not is_full_text_html(page)
+
+
+@pytest.mark.requirement("RES-9")
+def test_broken_bytes_and_nuls_do_not_hide_a_link() -> None:
+    assert pdfs(b'<p>\x80\xff\0<a href="/1\0.pdf">PDF</a>') == ["https://www.example.org/1.pdf"]
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<meta http-equiv="refresh" content="5;url=/next">',
+        "<script>setTimeout(\"location.replace('/next')\", 10)</script>",
+        "<script>top.location = '/next'</script>",
+    ],
+)
+def test_a_page_that_is_only_a_step_names_the_next(page: str) -> None:
+    assert found(page).next_page == "https://www.example.org/next"
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<meta http-equiv="refresh" content="300">',
+        f'<meta http-equiv="refresh" content="0;url={URL}#top">',
+        "<script>button.onclick = function () { location.href = '/next' }</script>",
+        f"<script>{'x=1;' * 1000} location.href = '/next'</script>",
+    ],
+)
+def test_a_page_that_only_reloads_or_waits_for_a_click_is_no_step(page: str) -> None:
+    assert found(page).next_page is None
+
+
+@pytest.mark.requirement("RES-9")
+def test_a_list_of_papers_is_cut() -> None:
+    assert len(pdfs("".join(f'<a href="/{n}.pdf">PDF</a>' for n in range(500)))) == MAX_LINKS
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<div>" * 80_000,
+        b'<div><a href="x.pdf">PDF' * 20_000,
+        b'<a href="' + b"/bitstream" * 40_000 + b'">PDF</a>',
+        b"<a href=x>" + b"download " * 110_000 + b"</a>",
+        b'<meta http-equiv=refresh content="' + b"0;" * 200_000 + b'">',
+        b'<script type="application/ld+json">' + b"[" * 400_000,
+        b"<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;&a;&a;'>]><p>&b;&b;" * 2000,
+        b"<" * 1_000_000,
+        b"<p>" + b"a " * 500_000,
+    ],
+    ids=range(9),
+)
+def test_hostile_pages_take_less_than_a_second(page: bytes) -> None:
+    started = time.process_time()
+    found(page)
+    assert time.process_time() - started < 1
+    started = time.process_time()
+    is_full_text_html(page)
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(
+    "text", ["pdf " * 250_000, "(" * 1_000_000, "download\n" * 110_000, "/article" * 120_000, "0" * 1_000_000]
+)
+def test_every_pattern_of_the_table_stands_a_megabyte_of_hostile_text(text: str) -> None:
+    patterns = {pattern for rule in RULES for pattern in (rule.match, rule.label) if pattern}
+    for pattern in patterns | {pattern for _, pattern in NOT_THE_ARTICLE}:
+        started = time.process_time()
+        pattern.fullmatch(text)
+        pattern.search(text[:300])
+        assert time.process_time() - started < 1
+
+
+def article(words: int, headings: str = "<h2>1. Introduction</h2><h2>Methods</h2><h2>Results</h2>") -> bytes:
+    return f"<html><body>{headings}<p>{'word ' * words}</p></body></html>".encode()
+
+
+@pytest.mark.requirement("RES-9")
+def test_a_long_page_with_the_headings_of_an_article_is_full_text() -> None:
+    assert is_full_text_html(article(3000))
+
+
+@pytest.mark.requirement("RES-9")
+def test_an_abstract_page_or_a_long_page_without_sections_is_not() -> None:
+    assert not is_full_text_html(article(250))
+    assert not is_full_text_html(article(3000, "<h2>Abstract</h2><h2>About us</h2>"))
+
+
+@pytest.mark.requirement("RES-9")
+def test_a_page_that_calls_itself_the_full_text_needs_fewer_words() -> None:
+    own = f'<meta name="citation_fulltext_html_url" content="{URL}">'
+    assert is_full_text_html(article(1000, own), None, URL)
+    assert not is_full_text_html(article(1000, own), None, "https://www.example.org/a/2")
+    assert not is_full_text_html(article(200, own), None, URL)

@@ -1,0 +1,259 @@
+"""The store on a file system: whole files or none, nothing outside its root, links not followed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import resources
+from resources.artifacts import FileSystemStore, PartFile, StoreError, StoreFull
+
+PROJECT = Path(resources.__file__).parents[1]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileSystemStore:
+    return FileSystemStore(tmp_path / "root")
+
+
+def put(store: FileSystemStore, path: str, *chunks: bytes) -> None:
+    part = store.begin(path.rpartition("/")[0])
+    for chunk in chunks:
+        part.write(chunk)
+    store.commit(part, path)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.requirement("DL-4")
+def test_a_file_appears_whole_and_only_on_commit(store: FileSystemStore) -> None:
+    part = store.begin("PDF")
+    part.write(b"one ")
+    part.write(b"two")
+    assert part.path.read_bytes() == b"one two"  # nothing is held back in a buffer
+    assert not store.exists("PDF/x.pdf") and list(store.iter_files()) == []
+    stored = store.commit(part, "PDF/x.pdf")
+    assert (stored.path, stored.bytes) == ("PDF/x.pdf", 7)
+    assert names(store.root / "PDF") == ["x.pdf"]
+    assert store.sha256_of("PDF/x.pdf") == (hashlib.sha256(b"one two").hexdigest(), 7)
+    with store.open_read("PDF/x.pdf") as file:
+        assert file.read() == b"one two"
+
+
+@pytest.mark.requirement("DL-4")
+def test_bytes_reach_the_disk_before_the_name_and_the_name_before_the_return(
+    store: FileSystemStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = store.begin("PDF")
+    part.write(b"x")
+    steps: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def seen_fsync(fd: int) -> None:
+        steps.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{fd}')).name[:5]}")
+        fsync(fd)
+
+    def seen_replace(*args: object, **kw: object) -> None:
+        steps.append("rename")
+        replace(*args, **kw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "replace", seen_replace)
+    store.commit(part, "PDF/x.pdf")
+    assert steps == ["fsync .part", "rename", "fsync PDF"]
+
+
+@pytest.mark.requirement("DL-4")
+def test_new_folders_are_durable_too(store: FileSystemStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+    store.begin("cas/ab").discard()
+    assert synced == ["root", "cas"]
+    store.begin("cas/ab").discard()
+    assert synced == ["root", "cas"]
+
+
+@pytest.mark.requirement("DL-4")
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_process_killed_while_it_commits_leaves_no_file_under_the_final_name(tmp_path: Path, step: str) -> None:
+    script = f"""
+import os, signal, sys
+from pathlib import Path
+from resources.artifacts import FileSystemStore
+store = FileSystemStore(Path(sys.argv[1]))
+part = store.begin("PDF")
+part.write(b"x" * 100_000)
+os.{step} = lambda *args, **kw: os.kill(os.getpid(), signal.SIGKILL)
+store.commit(part, "PDF/x.pdf")
+"""
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=PROJECT)
+    assert ended.returncode == -signal.SIGKILL
+    store = FileSystemStore(tmp_path)
+    assert list(store.iter_files()) == []
+    assert store.stale_parts(3600) == []  # it may still be in use
+    (left,) = store.stale_parts(-1)
+    assert left.startswith("PDF/.part-") and store.delete(left)
+    put(store, "PDF/x.pdf", b"again")
+    assert list(store.iter_files()) == ["PDF/x.pdf"]
+
+
+@pytest.mark.requirement("DL-4")
+def test_a_discarded_part_leaves_nothing_and_can_be_discarded_again(store: FileSystemStore) -> None:
+    part = store.begin("PDF")
+    part.write(b"x")
+    part.discard()
+    part.discard()
+    assert names(store.root / "PDF") == []
+    with pytest.raises(StoreError, match="already committed or discarded"):
+        part.write(b"y")
+    with pytest.raises(StoreError, match="already committed or discarded"):
+        store.commit(part, "PDF/x.pdf")
+
+
+def test_discarding_after_commit_keeps_the_file(store: FileSystemStore) -> None:
+    part = store.begin("PDF")
+    store.commit(part, "PDF/x.pdf")
+    part.discard()
+    assert store.exists("PDF/x.pdf")
+
+
+@pytest.mark.requirement("DL-4")
+def test_the_same_file_can_be_committed_again_and_moved_to_another_folder(store: FileSystemStore) -> None:
+    put(store, "PDF/x.pdf", b"same")
+    put(store, "PDF/x.pdf", b"same")
+    part = store.begin("PDF")  # its first bytes then said something else
+    part.write(b"<html>")
+    store.commit(part, "HTML/x.html")
+    put(store, "notes.txt", b"n")
+    assert list(store.iter_files()) == ["notes.txt", "HTML/x.html", "PDF/x.pdf"]
+    assert list(store.iter_files("HTML")) == ["HTML/x.html"]
+    assert list(store.iter_files("XML")) == []
+
+
+@pytest.mark.requirement("DL-4")
+@pytest.mark.parametrize(
+    "path", ["../x", "PDF/../../x", "/etc/x", "PDF//x", "PDF/./x", "..", "", "PDF/", "PDF/x\0.pdf", "PDF\0/x"]
+)
+def test_paths_that_lead_elsewhere_are_refused(store: FileSystemStore, path: str) -> None:
+    part = store.begin("PDF")
+    with pytest.raises(StoreError, match="is not a path inside the artifact store"):
+        store.commit(part, path)
+    assert names(store.root / "PDF") == []
+    for question in (store.exists, store.open_read, store.sha256_of, store.delete):
+        with pytest.raises(StoreError, match="is not a path inside"):
+            question(path)
+
+
+@pytest.mark.requirement("DL-4")
+def test_a_link_at_the_target_is_replaced_not_followed(store: FileSystemStore, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_bytes(b"precious")
+    (store.root / "PDF").mkdir()
+    (store.root / "PDF" / "x.pdf").symlink_to(outside)
+    assert not store.exists("PDF/x.pdf") and list(store.iter_files()) == []
+    with pytest.raises(StoreError, match=r"PDF/x\.pdf.*links are not followed"):
+        store.open_read("PDF/x.pdf")
+    put(store, "PDF/x.pdf", b"new")
+    assert outside.read_bytes() == b"precious"
+    assert not (store.root / "PDF" / "x.pdf").is_symlink()
+    assert store.sha256_of("PDF/x.pdf")[1] == 3
+
+
+@pytest.mark.requirement("DL-4")
+def test_a_link_in_place_of_a_folder_is_refused(store: FileSystemStore, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (store.root / "PDF").symlink_to(outside, target_is_directory=True)
+    with pytest.raises(StoreError, match="links are not followed"):
+        store.begin("PDF")
+    part = store.begin("")
+    with pytest.raises(StoreError, match="links are not followed"):
+        store.commit(part, "PDF/x.pdf")
+    (outside / "x.pdf").write_bytes(b"x")
+    with pytest.raises(StoreError, match="links are not followed"):
+        store.delete("PDF/x.pdf")
+    assert names(outside) == ["x.pdf"] and names(store.root) == ["PDF"]
+
+
+@pytest.mark.requirement("DL-4")
+def test_a_link_waiting_at_the_temporary_name_is_not_followed(
+    store: FileSystemStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
+    outside = tmp_path / "outside.txt"
+    (store.root / ".part-guessed").symlink_to(outside)
+    with pytest.raises(StoreError, match="part-guessed: File exists"):
+        store.begin("")
+    assert not outside.exists()
+
+
+def test_a_folder_that_was_swapped_for_a_link_does_not_lead_a_part_astray(
+    store: FileSystemStore, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    part = store.begin("PDF")
+    (store.root / "PDF").rename(store.root / "old")
+    (store.root / "PDF").symlink_to(outside, target_is_directory=True)
+    part.discard()
+    assert names(store.root / "old") == [] and names(outside) == []
+
+
+@pytest.mark.requirement("DL-4")
+def test_a_full_disk_has_its_own_error_and_leaves_nothing(tmp_path: Path) -> None:
+    # /dev/full answers every write as a full disk does
+    (tmp_path / ".part-x").touch()
+    part = PartFile(tmp_path / ".part-x", os.open(tmp_path, os.O_RDONLY), os.open("/dev/full", os.O_WRONLY))
+    with pytest.raises(StoreFull, match=r"\.part-x: No space left on device\. Free some space"):
+        part.write(b"x")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.requirement("DL-4")
+def test_a_root_that_cannot_be_used_is_refused_when_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="file/below: Not a directory"):
+        FileSystemStore(tmp_path / "file" / "below")
+    with pytest.raises(StoreError, match=r"/proc/.*Check|Give this user"):
+        FileSystemStore(Path("/proc/self"))
+
+
+def test_what_is_not_there_is_missing(store: FileSystemStore) -> None:
+    assert not store.exists("PDF/x.pdf")
+    assert not store.delete("PDF/x.pdf")
+    with pytest.raises(FileNotFoundError):
+        store.sha256_of("PDF/x.pdf")
+
+
+@pytest.mark.requirement("CAT-3")
+def test_a_flipped_bit_is_seen(store: FileSystemStore) -> None:
+    put(store, "PDF/x.pdf", b"abcd")
+    before = store.sha256_of("PDF/x.pdf")
+    (store.root / "PDF" / "x.pdf").write_bytes(b"abce")
+    assert store.sha256_of("PDF/x.pdf") != before
+
+
+def test_threads_can_write_side_by_side_without_leaking_descriptors(store: FileSystemStore) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+
+    def work(owner: int) -> None:
+        for n in range(20):
+            put(store, f"PDF/{owner}-{n}.pdf", b"x" * 1000, b"y")
+            store.sha256_of(f"PDF/{owner}-{n}.pdf")
+
+    threads = [threading.Thread(target=work, args=(owner,)) for owner in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(store.iter_files("PDF"))) == 160
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,45 @@
+"""The catalog of all that is known and done, with its queue of works. Other rooms need only the names given here."""
+
+from resources.catalog.catalog import Catalog, CatalogConnector
+from resources.catalog.database import CatalogError, CatalogFull
+from resources.catalog.rows import (
+    Artifact,
+    Batch,
+    ClosedHost,
+    Enqueued,
+    Entry,
+    Finished,
+    NewItem,
+    OutcomeCount,
+    Parked,
+    ParkedGroup,
+    QueueCounts,
+    QueueItem,
+    RobotsRow,
+    Run,
+    SetAside,
+    StoredAttempt,
+)
+
+__all__ = [
+    "Artifact",
+    "Batch",
+    "Catalog",
+    "CatalogConnector",
+    "CatalogError",
+    "CatalogFull",
+    "ClosedHost",
+    "Enqueued",
+    "Entry",
+    "Finished",
+    "NewItem",
+    "OutcomeCount",
+    "Parked",
+    "ParkedGroup",
+    "QueueCounts",
+    "QueueItem",
+    "RobotsRow",
+    "Run",
+    "SetAside",
+    "StoredAttempt",
+]

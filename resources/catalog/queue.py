@@ -1,0 +1,302 @@
+"""The queue of works: put in, claim under a lease, give back, count; and the leases on host groups.
+
+A work is done once whatever the number of processes: a claim happens inside one write transaction, a lease ends by the
+clock of the database, and whoever lost it can record nothing (see `Catalog.commit`). What a work is, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
+
+from resources.catalog.database import CatalogError, Database, insert_missing, now_of, upsert
+from resources.catalog.rows import Enqueued, NewItem, ParkedGroup, QueueCounts, QueueItem, from_json, to_json
+from resources.catalog.schema import (
+    LEASED,
+    READY,
+    WAITING,
+    catalog_entries,
+    group_leases,
+    queue,
+    run_works,
+    runs,
+)
+from resources.records import ENDINGS, Ending
+
+T = TypeVar("T")
+
+_BATCH = 1_000
+_WISH_S = 3.0
+_WAKE_AT_ONCE = 1_000  # works that came due are made ready in portions, so that no claim takes long
+_SMALL_RUN = 5_000  # below it a claim looks at the works of the run, above it at the ready works in their order
+_SUCCESSES = frozenset(reason for reason, ending in ENDINGS.items() if ending is Ending.SUCCESS)
+_FREED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
+_AGAIN: dict[str, Any] = {**_FREED, "state": "queued", "not_before": 0.0, "wait_reason": None}
+
+_REPLAN = update(queue).where(queue.c.work_id == bindparam("id"))
+
+
+class Queue(Database):
+    def enqueue(self, items: Iterable[NewItem], run_id: str | None = None) -> Enqueued:
+        """Make works known, and with `run_id` make them the works of that run, which must have been started.
+
+        A work that is known with the same plan is left alone. With another plan it gets the new one, and is opened
+        again when it had ended, or was to be tried again later, without success.
+        """
+        total = Enqueued()
+        for portion in portions(items):
+            batch = {item.work_id: item for item in portion}
+            with self._write() as connection:
+                if run_id is not None:
+                    self._need_run(connection, run_id)
+                counted = _enqueue_batch(connection, batch)
+                if run_id is not None:
+                    rows = [{"run_id": run_id, "work_id": work_id} for work_id in batch]
+                    connection.execute(insert_missing(run_works), rows)
+            total = Enqueued(*(a + b for a, b in zip(total, counted, strict=True)))
+        return total
+
+    def reopen(self, work_ids: Iterable[str]) -> int:
+        """Have these works done again from the start, whatever came of them; works that somebody holds are not."""
+        reopened = 0
+        for batch in portions(work_ids):
+            with self._write() as connection:
+                reopened += connection.execute(
+                    update(queue)
+                    .where(queue.c.work_id.in_(batch), queue.c.state != "leased")
+                    .values(**_AGAIN, progress=None, updated_at=now_of(connection))
+                ).rowcount
+        return reopened
+
+    def claim(
+        self,
+        owner: str,
+        limit: int,
+        lease_s: float,
+        *,
+        year: int | None = None,
+        run_id: str | None = None,
+        exclude_groups: Set[str] = frozenset(),
+    ) -> list[QueueItem]:
+        """Up to `limit` due works, most urgent first, which are `owner`'s for `lease_s` seconds. Year 0: unknown."""
+        with self._write() as connection:
+            now = now_of(connection)
+            _wake(connection, now)
+            due = select(queue).where(READY).order_by(queue.c.priority.desc(), queue.c.work_id).limit(limit)
+            if year is not None:
+                due = due.where(year_is(queue.c.year, year))
+            if run_id is not None:
+                due = due.where(_of_run_in_claim(connection, run_id))
+            if exclude_groups:
+                allowed = queue.c.next_group.not_in(sorted(exclude_groups))
+                due = due.where(or_(queue.c.next_group.is_(None), allowed))
+            rows = connection.execute(due.with_for_update(skip_locked=True)).all()
+            if rows:
+                connection.execute(
+                    update(queue)
+                    .where(queue.c.work_id.in_([row.work_id for row in rows]))
+                    .values(state="leased", lease_owner=owner, lease_until=now + lease_s, updated_at=now)
+                )
+        return [
+            QueueItem(
+                work_id=row.work_id,
+                year=row.year,
+                priority=row.priority,
+                record=from_json(row.record),
+                plan_hash=row.plan_hash,
+                next_group=row.next_group,
+                progress=from_json(row.progress),
+                tries=row.tries,
+                lease_until=now + lease_s,
+            )
+            for row in rows
+        ]
+
+    def heartbeat(self, owner: str, lease_s: float) -> int:
+        """Hold all works of `owner` for `lease_s` seconds from now; how many they are."""
+        with self._write() as connection:
+            until = now_of(connection) + lease_s
+            return connection.execute(
+                update(queue).where(LEASED, queue.c.lease_owner == owner).values(lease_until=until)
+            ).rowcount
+
+    def lease_owners(self) -> set[str]:
+        """Who holds works at the moment."""
+        with self._read() as connection:
+            return {row[0] for row in connection.execute(select(queue.c.lease_owner).where(LEASED).distinct())}
+
+    def release_owner(self, owner: str) -> int:
+        """Give back all works of `owner`; how many they were."""
+        with self._write() as connection:
+            return connection.execute(
+                update(queue)
+                .where(LEASED, queue.c.lease_owner == owner)
+                .values(**_AGAIN, updated_at=now_of(connection))
+            ).rowcount
+
+    def queue_counts(self, year: int | None = None, run_id: str | None = None) -> QueueCounts:
+        with self._read() as connection:
+            now = now_of(connection)
+            later = queue.c.not_before > now
+            held = and_(queue.c.state == "leased", queue.c.lease_until >= now)
+            parked = and_(queue.c.state == "queued", later)
+            retry = and_(queue.c.state == "retry", later)
+            columns = [
+                func.coalesce(func.sum(case((c, 1), else_=0)), 0)
+                for c in (parked, held, retry, queue.c.state == "done")
+            ]
+            row = connection.execute(
+                select(func.count(), *columns).select_from(queue).where(*_scope(year, run_id))
+            ).one()
+        total, *others = (int(number) for number in row)
+        return QueueCounts(total, total - sum(others), *others)
+
+    def next_due(self, year: int | None = None, run_id: str | None = None) -> float | None:
+        """When the next work comes due that is not due now: its wait ends, or the lease on it."""
+        with self._read() as connection:
+            now, scope = now_of(connection), _scope(year, run_id)
+            waits = connection.scalar(
+                select(func.min(queue.c.not_before)).where(WAITING, queue.c.not_before > now, *scope)
+            )
+            leases = connection.scalar(
+                select(func.min(queue.c.lease_until)).where(LEASED, queue.c.lease_until > now, *scope)
+            )
+        return min((t for t in (waits, leases) if t is not None), default=None)
+
+    def parked(self, year: int | None = None, run_id: str | None = None) -> list[ParkedGroup]:
+        """Who is being waited for, by how many works, from when to when, and why; the largest crowd first."""
+        with self._read() as connection:
+            until = queue.c.not_before
+            rows = connection.execute(
+                select(
+                    queue.c.next_group,
+                    func.count().label("works"),
+                    func.min(until),
+                    func.max(until),
+                    queue.c.wait_reason,
+                )
+                .where(WAITING, queue.c.state == "queued", until > now_of(connection), *_scope(year, run_id))
+                .group_by(queue.c.next_group, queue.c.wait_reason)
+                .order_by(func.count().desc(), queue.c.next_group)
+            ).all()
+        return [ParkedGroup(*row) for row in rows]
+
+    def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
+        """Whether `owner` may now ask the hosts of `group` alone, for `ttl_s` seconds; asking again renews it."""
+        with self._write() as connection:
+            now = now_of(connection)
+            free = or_(group_leases.c.owner == owner, group_leases.c.until < now)
+            taking = upsert(group_leases, ["owner", "until"], where=free)
+            values = {"grp": group, "owner": owner, "until": now + ttl_s, "wanted_until": 0.0}
+            if connection.execute(taking, values).rowcount == 1:
+                return True
+            wish = update(group_leases).where(group_leases.c.grp == group)
+            connection.execute(wish.values(wanted_until=now + _WISH_S))
+            return False
+
+    def group_is_wanted(self, group: str) -> bool:
+        """Whether somebody who asked for the group lately was refused it."""
+        with self._read() as connection:
+            until = connection.scalar(select(group_leases.c.wanted_until).where(group_leases.c.grp == group))
+            return until is not None and until > now_of(connection)
+
+    def free_group(self, group: str, owner: str) -> None:
+        with self._write() as connection:
+            connection.execute(delete(group_leases).where(group_leases.c.grp == group, group_leases.c.owner == owner))
+
+    def free_groups(self, owner: str) -> int:
+        with self._write() as connection:
+            return connection.execute(delete(group_leases).where(group_leases.c.owner == owner)).rowcount
+
+    def _need_run(self, connection: Connection, run_id: str) -> None:
+        if connection.scalar(select(runs.c.run_id).where(runs.c.run_id == run_id)) is None:
+            raise CatalogError(f"the catalog {self.name} knows no run {run_id}. Start the run first.")
+
+
+def year_is(column: ColumnElement[int | None], year: int) -> ColumnElement[bool]:
+    """Year 0 stands for works without a year, as it does in the lake."""
+    return column.is_(None) if year == 0 else column == year
+
+
+def _scope(year: int | None, run_id: str | None) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [true()]
+    if year is not None:
+        conditions.append(year_is(queue.c.year, year))
+    if run_id is not None:
+        conditions.append(queue.c.work_id.in_(select(run_works.c.work_id).where(run_works.c.run_id == run_id)))
+    return conditions
+
+
+def _of_run_in_claim(connection: Connection, run_id: str) -> ColumnElement[bool]:
+    """The works of a run, in the form that is quick: walk a small run, or the ready works until enough are of it."""
+    of_run = select(run_works.c.work_id).where(run_works.c.run_id == run_id)
+    size = connection.scalar(select(func.count()).select_from(of_run.limit(_SMALL_RUN + 1).subquery()))
+    if size is not None and size <= _SMALL_RUN:
+        return queue.c.work_id.in_(of_run)
+    return exists().where(run_works.c.run_id == run_id, run_works.c.work_id == queue.c.work_id)
+
+
+def _wake(connection: Connection, now: float) -> None:
+    """Make ready what has waited long enough and what was left by an owner whose lease ended."""
+    waited = (
+        select(queue.c.work_id)
+        .where(WAITING, queue.c.not_before <= now)
+        .order_by(queue.c.not_before)
+        .limit(_WAKE_AT_ONCE)
+    )
+    connection.execute(update(queue).where(queue.c.work_id.in_(waited)).values(**_AGAIN, updated_at=now))
+    connection.execute(update(queue).where(LEASED, queue.c.lease_until < now).values(**_AGAIN, updated_at=now))
+
+
+def _enqueue_batch(connection: Connection, batch: dict[str, NewItem]) -> Enqueued:
+    now = now_of(connection)
+    rows = connection.execute(
+        select(queue.c.work_id, queue.c.plan_hash, queue.c.state, catalog_entries.c.reason)
+        .outerjoin(catalog_entries, catalog_entries.c.work_id == queue.c.work_id)
+        .where(queue.c.work_id.in_(batch))
+    ).all()
+    known = {row.work_id for row in rows}
+    new = [item for work_id, item in batch.items() if work_id not in known]
+    changed = [row for row in rows if row.plan_hash != batch[row.work_id].plan_hash]
+    reopened = [row.work_id for row in changed if row.state in ("done", "retry") and row.reason not in _SUCCESSES]
+    if new:
+        fresh = {"state": "queued", "not_before": 0.0, "tries": 0, "updated_at": now}
+        connection.execute(
+            insert(queue),
+            [{"work_id": i.work_id, "year": i.year, "priority": i.priority, **_planned(i), **fresh} for i in new],
+        )
+    if changed:
+        connection.execute(
+            _REPLAN, [{"id": row.work_id, **_planned(batch[row.work_id]), "updated_at": now} for row in changed]
+        )
+    if reopened:
+        connection.execute(update(queue).where(queue.c.work_id.in_(reopened)).values(**_AGAIN, progress=None))
+    return Enqueued(len(new), len(reopened), len(batch) - len(new) - len(reopened))
+
+
+def _planned(item: NewItem) -> dict[str, Any]:
+    return {"record": to_json(item.record), "plan_hash": item.plan_hash, "next_group": item.next_group}
+
+
+def portions(items: Iterable[T]) -> Iterator[list[T]]:
+    """Pieces of a size that one transaction takes well."""
+    remaining = iter(items)
+    while portion := list(islice(remaining, _BATCH)):
+        yield portion

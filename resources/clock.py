@@ -1,0 +1,32 @@
+"""Time as a dependency: what waits or dates something is given a Clock, so that tests decide what time it is."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def monotonic(self) -> float:
+        """Seconds that only ever grow; for waits and deadlines."""
+
+    def wall(self) -> float:
+        """Epoch seconds; for what is written down."""
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def utc(epoch: float) -> datetime:
+    return datetime.fromtimestamp(epoch, UTC)

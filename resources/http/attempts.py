@@ -1,0 +1,66 @@
+"""Turns what the exchange did into AttemptRecords. Knows whose attempts they are; leaves keeping them to the recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resources.clock import Clock, utc
+from resources.http.canonical import canonical_url, host_of
+from resources.http.messages import Request
+from resources.http.redact import redact_url
+from resources.records import AttemptRecord, Reason, Status
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """`emit` receives every record; `next_seq` and `worker_id` together make each one unique in its run."""
+
+    emit: Callable[[AttemptRecord], None]
+    clock: Clock
+    run_id: str | None
+    worker_id: str
+    next_seq: Callable[[], int]
+    work_id: str | None = None
+    year: int | None = None
+
+    def write(
+        self,
+        request: Request,
+        url: str,
+        status: Status,
+        reason: Reason | None,
+        *,
+        verb: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        """`url` is the hop that was asked; `fields` are further fields of the record."""
+        received = headers or {}
+        length = received.get("content-length", "")
+        shown = redact_url(url)
+        self.emit(
+            AttemptRecord(
+                ts=utc(self.clock.wall()),
+                run_id=self.run_id,
+                resolver=request.resolver,
+                url=shown,
+                verb=verb or request.verb,
+                status=status,
+                reason=reason,
+                content_type=received.get("content-type"),
+                content_length_hdr=int(length) if length.isdigit() else None,
+                extra=extra or {},
+                work_id=self.work_id,
+                year=self.year,
+                tier=request.tier,
+                role=str(request.role),
+                host=host_of(url),
+                canonical_url=canonical_url(shown),
+                worker_id=self.worker_id,
+                seq=self.next_seq(),
+                **fields,
+            )
+        )

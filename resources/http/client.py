@@ -1,0 +1,99 @@
+"""The polite client as its users hold it: exchanges for those who drive them, and `request_with_retries` for those who block.
+
+Stacks the parts and owns their lifetime; each part decides for itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from resources.clock import Clock, SystemClock
+from resources.http.attempts import AttemptLog
+from resources.http.errors import HttpError, Interrupted
+from resources.http.exchange import Exchange, Exchanger, Reply, RequestPolicy, Send, Step
+from resources.http.hosts import HostBook, HostStore
+from resources.http.messages import Request, Response
+from resources.http.settings import HttpSettings, RobotsSettings
+from resources.http.wire import Wire
+from resources.rate_limit.limiter import Limiter
+
+_BUSY_POLL_S = 0.05
+
+
+class HttpClient:
+    """Everything that the system sends goes through here."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        robots: RobotsSettings,
+        hosts: HostStore,
+        limiter: Limiter,
+        *,
+        chunk_bytes: int = 262_144,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.limiter = limiter
+        self.hosts = HostBook(hosts, self.clock, robots.ttl_seconds)
+        self.wire = Wire(settings, chunk_bytes)
+        self._exchanger = Exchanger(settings, robots, self.hosts, self.clock, rng or random.Random())
+
+    def exchange(self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None) -> Exchange:
+        return self._exchanger.exchange(request, log, policy)
+
+    def request_with_retries(
+        self,
+        request: Request,
+        log: AttemptLog,
+        policy: RequestPolicy | None = None,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Response:
+        """One exchange from beginning to end in the calling thread, waiting where it must."""
+        exchange = self.exchange(request, log, policy)
+        try:
+            step: Step = next(exchange)
+            while True:
+                step = self._perform(exchange, step, stopped)
+        except StopIteration as done:
+            response: Response = done.value
+            return response
+
+    def _perform(self, exchange: Exchange, step: Step, stopped: Callable[[], bool]) -> Step:
+        if not isinstance(step, Send):
+            self._sleep(step.seconds, stopped)
+            return exchange.send(None)
+        try:
+            reply = self._send_when_allowed(step, stopped)
+        except HttpError as error:
+            return exchange.throw(error)
+        return exchange.send(reply)
+
+    def _send_when_allowed(self, send: Send, stopped: Callable[[], bool]) -> Reply:
+        policy = self.limiter.policy_for(send.host, str(send.role), send.resolver, send.min_interval_s)
+        began = self.clock.monotonic()
+        while (wait := self.limiter.enter(policy)) != 0.0:
+            self._sleep(_BUSY_POLL_S if wait is None else wait, stopped)
+        try:
+            return self.wire.send(send, policy.group, round((self.clock.monotonic() - began) * 1000))
+        finally:
+            self.limiter.leave(policy)
+
+    def _sleep(self, seconds: float, stopped: Callable[[], bool]) -> None:
+        """Sleeps in slices, so that a stop is noticed."""
+        end = self.clock.monotonic() + seconds
+        while (left := end - self.clock.monotonic()) > 0:
+            if stopped():
+                raise Interrupted("the run is being ended")
+            self.clock.sleep(min(left, 0.25))
+
+    def replace_settings(self, settings: HttpSettings, robots: RobotsSettings) -> None:
+        """For requests that begin from now on."""
+        self.wire.settings = settings
+        self._exchanger.settings, self._exchanger.robots = settings, robots
+
+    def close(self) -> None:
+        self.wire.close()

@@ -1,0 +1,110 @@
+"""Every way in which an exchange can fail, as one tree; each leaf carries the one reason token that it is recorded with.
+
+    HttpError
+    ├── RefusedError            nothing was sent
+    │   ├── SchemeRefused       blocked-scheme      not https (or http for a host that is not on the allow-list)
+    │   ├── AddressRefused      blocked-address     a private, local or otherwise non-public address
+    │   ├── RobotsRefused       robots              robots.txt forbids it
+    │   └── RobotsUnavailable   robots-unavailable  robots.txt could not be read: forbidden for now
+    ├── HostClosed              retry-after         the host asked for a pause longer than we hold a work for
+    ├── TransportError          something was sent, no whole answer came
+    │   ├── ConnectionFailed    conn-error
+    │   ├── TlsFailed           tls-error
+    │   ├── DeadlineExceeded    timeout
+    │   ├── ProtocolViolation   protocol-error
+    │   ├── BodyTooLarge        too-large
+    │   ├── BodyTooShort        size-mismatch       fewer bytes than Content-Length said
+    │   ├── BodyTruncated       truncated           the content coding or the chunks ended early
+    │   ├── ContentRefused      policy-type, policy-size, unexpected-ct   whoever takes the body does not want it
+    │   └── Interrupted         interrupted         we are shutting down
+    └── RedirectLoop            redirect-loop       a loop, or more than ten hops
+
+A caller that knows only HttpError can record any of them: `error.reason` is the token, `str(error)` the sentence.
+"""
+
+from __future__ import annotations
+
+from resources.records import Reason
+
+
+class HttpError(Exception):
+    reason: Reason = Reason.CONN_ERROR
+
+    def __init__(self, message: str, *, url: str = "", until: float | None = None) -> None:
+        super().__init__(message)
+        self.url = url
+        self.until = until  # epoch seconds, where waiting would help
+
+
+class RefusedError(HttpError):
+    pass
+
+
+class SchemeRefused(RefusedError):
+    reason = Reason.BLOCKED_SCHEME
+
+
+class AddressRefused(RefusedError):
+    reason = Reason.BLOCKED_ADDRESS
+
+
+class RobotsRefused(RefusedError):
+    reason = Reason.ROBOTS
+
+
+class RobotsUnavailable(RefusedError):
+    reason = Reason.ROBOTS_UNAVAILABLE
+
+
+class HostClosed(HttpError):
+    reason = Reason.RETRY_AFTER
+
+
+class TransportError(HttpError):
+    pass
+
+
+class ConnectionFailed(TransportError):
+    reason = Reason.CONN_ERROR
+
+
+class TlsFailed(TransportError):
+    reason = Reason.TLS_ERROR
+
+
+class DeadlineExceeded(TransportError):
+    reason = Reason.TIMEOUT
+
+
+class ProtocolViolation(TransportError):
+    reason = Reason.PROTOCOL_ERROR
+
+
+class BodyTooLarge(TransportError):
+    reason = Reason.TOO_LARGE
+
+
+class BodyTooShort(TransportError):
+    reason = Reason.SIZE_MISMATCH
+
+
+class BodyTruncated(TransportError):
+    reason = Reason.TRUNCATED
+
+
+class ContentRefused(TransportError):
+    """Raised by a sink. Its reason is the sink's, so it is given, not fixed."""
+
+    reason = Reason.UNEXPECTED_CT
+
+    def __init__(self, message: str, *, url: str = "", reason: Reason) -> None:
+        super().__init__(message, url=url)
+        self.reason = reason
+
+
+class Interrupted(TransportError):
+    reason = Reason.INTERRUPTED
+
+
+class RedirectLoop(HttpError):
+    reason = Reason.REDIRECT_LOOP

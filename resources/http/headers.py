@@ -1,0 +1,41 @@
+"""Request headers by role. Every User-Agent names us and, where configured, the contact address."""
+
+from __future__ import annotations
+
+from resources.http.messages import Request, Role
+from resources.http.settings import HttpSettings
+
+_ACCEPT = {
+    Role.METADATA: "application/json",
+    Role.LANDING: "text/html",
+    Role.ARTIFACT: "application/pdf, application/xml",
+}
+
+
+def user_agent(settings: HttpSettings, role: Role) -> str:
+    """The name we go by; landing pages get the browser-like form, because many refuse anything else, and it still names us."""
+    contact = settings.contact_email
+    if role is Role.LANDING:
+        return f"Mozilla/5.0 (compatible; {settings.user_agent}{f'; mailto:{contact}' if contact else ''})"
+    if contact is None or "mailto:" in settings.user_agent:
+        return settings.user_agent
+    return f"{settings.user_agent} (mailto:{contact})"
+
+
+def robots_token(settings: HttpSettings) -> str:
+    """The product token that robots.txt rules are matched with."""
+    return settings.user_agent.partition("/")[0].strip() or "*"
+
+
+def request_headers(settings: HttpSettings, request: Request) -> dict[str, str]:
+    accept = _ACCEPT[request.role]
+    if settings.accept is not None and request.role is not Role.METADATA:
+        accept = settings.accept
+    headers = {
+        "User-Agent": user_agent(settings, request.role),
+        "Accept": accept,
+        "Accept-Encoding": "identity" if request.sink is not None else "gzip, deflate",
+    }
+    if request.referer is not None:
+        headers["Referer"] = request.referer
+    return headers | dict(request.headers)

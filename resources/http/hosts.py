@@ -1,0 +1,111 @@
+"""What is known of each host: its robots.txt rules and until when it is closed. Shared through a HostStore by all processes.
+
+Decides nothing about when robots.txt is fetched; the exchange does that. Rows are read again from the store every few
+seconds, so that one process learns what another one was told.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+from protego import Protego
+
+from resources.clock import Clock
+
+MAX_ROBOTS_BYTES = 500 * 1024
+UNAVAILABLE_FOR_S = 600.0
+_REREAD_S = 5.0
+
+
+class RobotsRow(Protocol):
+    @property
+    def status(self) -> int | None: ...
+    @property
+    def body(self) -> str: ...
+    @property
+    def fetched_at(self) -> float: ...
+
+
+class HostStore(Protocol):
+    """Where host state is kept; `resources.catalog.Catalog` is one."""
+
+    def robots(self, host: str) -> RobotsRow | None: ...
+    def save_robots(self, host: str, status: int | None, body: str) -> None: ...
+    def close_host(self, host: str, until: float, reason: str) -> None: ...
+    def closed_until(self, host: str) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Rules:
+    """robots.txt of one host as RFC 9309 reads it: 4xx allows all, 5xx and silence forbid all for now."""
+
+    parser: Protego | None
+    available: bool
+    expires: float  # wall time
+
+    @classmethod
+    def read(cls, status: int | None, body: str, fetched_at: float, ttl_s: float) -> Rules:
+        if status is None or status >= 500 or status == 429:
+            return cls(None, False, fetched_at + UNAVAILABLE_FOR_S)
+        text = body[:MAX_ROBOTS_BYTES] if 200 <= status < 300 else ""
+        return cls(Protego.parse(text), True, fetched_at + ttl_s)
+
+    def allows(self, url: str, agent: str) -> bool:
+        return self.parser is not None and bool(self.parser.can_fetch(url, agent))
+
+    def crawl_delay(self, agent: str) -> float | None:
+        delay = self.parser.crawl_delay(agent) if self.parser is not None else None
+        return float(delay) if delay else None
+
+
+class HostBook:
+    """This process's view of the hosts, over the shared store."""
+
+    def __init__(self, store: HostStore, clock: Clock, robots_ttl_s: float) -> None:
+        self._store, self._clock, self._ttl = store, clock, robots_ttl_s
+        self._rules: dict[str, Rules] = {}
+        self._fetching: set[str] = set()
+        self._closed: dict[str, tuple[float, float]] = {}  # host -> (closed until, read at)
+        self._lock = threading.Lock()
+
+    def rules(self, host: str) -> Rules | None:
+        """The rules in force, or None when robots.txt must be fetched first."""
+        now = self._clock.wall()
+        known = self._rules.get(host)
+        if known is None or known.expires <= now:
+            row = self._store.robots(host)
+            if row is None:
+                return None
+            known = self._rules[host] = Rules.read(row.status, row.body, row.fetched_at, self._ttl)
+        return known if known.expires > now else None
+
+    def begin_fetch(self, host: str) -> bool:
+        """True for the one caller that shall fetch robots.txt; the others look again a little later."""
+        with self._lock:
+            if host in self._fetching:
+                return False
+            self._fetching.add(host)
+            return True
+
+    def end_fetch(self, host: str) -> None:
+        with self._lock:
+            self._fetching.discard(host)
+
+    def save_rules(self, host: str, status: int | None, body: str) -> None:
+        self._store.save_robots(host, status, body[:MAX_ROBOTS_BYTES])
+        self._rules[host] = Rules.read(status, body, self._clock.wall(), self._ttl)
+
+    def close(self, host: str, until: float, reason: str) -> None:
+        self._store.close_host(host, until, reason)
+        self._closed[host] = (until, self._clock.wall())
+
+    def closed_until(self, host: str) -> float | None:
+        """Wall time until which the host wants no request, or None."""
+        now = self._clock.wall()
+        until, read_at = self._closed.get(host, (0.0, 0.0))
+        if now - read_at > _REREAD_S:
+            until = self._store.closed_until(host) or 0.0
+            self._closed[host] = (until, now)
+        return until if until > now else None

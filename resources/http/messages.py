@@ -1,0 +1,98 @@
+"""What callers ask for and what they get: Request and Response, and the sink through which a body can leave without being kept.
+
+A Request says what is wanted, never how it is retried, paced or secured. Those are the exchange's and the driver's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import orjson
+
+
+class Role(StrEnum):
+    """Why something is asked for; decides headers, limits, robots and caching."""
+
+    METADATA = "metadata"
+    LANDING = "landing"
+    ARTIFACT = "artifact"
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """Status line and headers (names in lower case) of one answer."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+
+    @property
+    def content_type(self) -> str | None:
+        """The media type alone, in lower case."""
+        value = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return value or None
+
+    @property
+    def content_length(self) -> int | None:
+        value = self.headers.get("content-length", "")
+        return int(value) if value.isdigit() else None
+
+
+class BodySink(Protocol):
+    """Takes a body piece by piece while it arrives. `write` may raise BodyTooLarge or another HttpError to stop the transfer."""
+
+    def write(self, chunk: bytes) -> None: ...
+
+    def finish(self) -> Any:
+        """The body is whole. What is returned becomes `Response.payload`."""
+
+    def abort(self) -> None:
+        """The body will not be completed; leave nothing behind. Must be safe to call at any time, also twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    url: str
+    role: Role
+    verb: str = "GET"
+    resolver: str | None = None
+    tier: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)  # besides those of the role; never a key
+    # Secrets travel apart from the URL and the headers, so that records of either cannot show them.
+    secret_headers: Mapping[str, str] = field(default_factory=dict)
+    secret_params: Mapping[str, str] = field(default_factory=dict)
+    referer: str | None = None
+    obey_robots: bool = True
+    follow_redirects: bool = True
+    max_bytes: int | None = None  # of a body that is kept in memory; a sink has its own rule
+    sink: Callable[[ResponseHead], BodySink] | None = None  # opened for a 2xx answer only
+    # Says of an answer (status, headers, body) that its status would be retried, but repeating it is pointless or harmful.
+    final: Callable[[int, Mapping[str, str], bytes], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The last answer of an exchange, its body read: in `body`, or in what the sink made of it (`payload`)."""
+
+    status: int
+    url: str  # where it came from, after redirects
+    headers: Mapping[str, str]
+    body: bytes = b""
+    payload: Any = None
+    hops: tuple[str, ...] = ()  # URLs before `url`
+    elapsed_ms: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def content_type(self) -> str | None:
+        return ResponseHead(self.status, self.url, self.headers).content_type
+
+    def json(self) -> Any:
+        """The body as JSON; ValueError when it is not."""
+        return orjson.loads(self.body)

@@ -1,0 +1,53 @@
+"""Settings of the HTTP client and of robots, as pydantic models; what they mean is decided in the modules that read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from resources.settings import Section
+
+
+class RetrySettings(Section):
+    """When and how often a request is repeated. `max_attempts` counts the first try."""
+
+    max_attempts: int = Field(4, ge=1, le=20, description="tries of one request, the first included")
+    retry_statuses: tuple[int, ...] = Field((429, 500, 502, 503, 504), description="answers that are asked for again")
+    base_delay_ms: int = Field(750, ge=0, description="pause before the first retry")
+    max_delay_ms: int = Field(8_000, ge=0, description="longest pause of our own making")
+    jitter_ms: int = Field(100, ge=0, description="at most so much is added to a pause by chance")
+    strategy: Literal["exponential", "constant"] = Field("exponential", description="whether pauses double")
+    max_retry_after_s: float = Field(
+        60.0, ge=0, description="a longer Retry-After closes the host instead of being waited for"
+    )
+
+
+class HttpSettings(Section):
+    user_agent: str = Field(
+        "DocsToKG-ContentDownload/0.1", description="product name; the contact address is added to it"
+    )
+    contact_email: str | None = Field(None, description="who answers for this crawler; required on the real web")
+    proxy: str | None = Field(None, description="forward proxy for everything, e.g. http://127.0.0.1:8899")
+    ca_bundle: Path | None = Field(
+        None, description="PEM file of certificate authorities to trust instead of the usual ones"
+    )
+    verify_tls: bool = Field(True, description="switch certificate checks off for testing only")
+    allow_http_hosts: tuple[str, ...] = Field((), description="hosts that may be asked over plain http")
+    allow_private_hosts: tuple[str, ...] = Field((), description="hosts that may have private or loopback addresses")
+    timeout: float | None = Field(None, gt=0, description="short for timeout_connect_s and timeout_read_s at once")
+    timeout_connect_s: float = Field(10.0, gt=0, description="time to reach the host")
+    timeout_read_s: float = Field(60.0, gt=0, description="time without a byte")
+    deadline_s: float = Field(300.0, gt=0, description="total time of one answer, body included")
+    max_redirects: int = Field(10, ge=0, le=30, description="hops after which it is a loop")
+    max_page_bytes: int = Field(16 * 1024 * 1024, gt=0, description="cap of a metadata answer or landing page")
+    accept: str | None = Field(
+        None, description="Accept header for landing and artifact requests instead of the role's own"
+    )
+    retry: RetrySettings = RetrySettings()
+
+
+class RobotsSettings(Section):
+    enabled: bool = Field(True, description="obey robots.txt; off for debugging only")
+    ttl_seconds: int = Field(86_400, ge=60, description="how long a robots.txt counts before it is read again")

@@ -1,0 +1,187 @@
+"""Says whether a request may go out now, and if not, when to ask again. Never sleeps; the drivers wait or do something else.
+
+A request needs a permit of its group (so many at once), and a token of each limit that applies to it. Tokens are counted for
+all processes together; a group whose provider caps connections belongs to one process at a time, so that the cap holds too.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyrate_limiter import GCRA, StateStore
+from pyrate_limiter import Rate as Bucket
+
+from resources.rate_limit.policies import Rate, resolve_policy
+from resources.rate_limit.settings import RateLimitSettings
+from resources.rate_limit.stores import SqliteLimits, StoreFactory, memory_stores
+
+_LEASE_S = 15.0  # without a sign of life for so long, a group is free for other processes
+_TURN_S = 2.0  # after that, a process lets another one have the group that waits for it
+_LEASE_RETRY_S = 0.5
+
+# Tokens are spent when a request leaves; it arrives a little later, and not always equally late. Spacing tokens slightly wider
+# than the limit keeps arrivals within it.
+_MARGIN = 0.02
+_MARGIN_MS = 50.0
+
+
+class GroupLeases(Protocol):
+    """Lends a group to one process at a time; `resources.catalog.Catalog` does."""
+
+    def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
+        """Take or renew; when refused, the wish is noted."""
+
+    def group_is_wanted(self, group: str) -> bool:
+        """Whether somebody was refused the group lately."""
+
+    def free_group(self, group: str, owner: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The limits of one kind of request, resolved: what `enter` checks."""
+
+    group: str
+    demands: tuple[tuple[str, Rate], ...]  # (bucket key, rate), the slowest first, so that a refusal spends nothing
+    concurrency: int | None
+    exclusive: bool = False  # the cap counts for all processes together
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two requests in the long run."""
+        return 1.0 / self.demands[0][1].per_second
+
+
+class Limiter:
+    def __init__(
+        self, settings: RateLimitSettings, stores: StoreFactory, *, leases: GroupLeases | None = None, owner: str = ""
+    ) -> None:
+        self._settings, self._make_store, self._leases, self._owner = settings, stores, leases, owner
+        self._algorithm = GCRA()
+        self._stores: dict[str, StateStore] = {}
+        self._open: Counter[str] = Counter()
+        self._turn_ends: dict[str, float] = {}  # groups that are ours -> when others may have them
+        self._not_before: dict[str, float] = {}  # groups that we gave up -> when we may want them again
+        self._resolver_rates: dict[str, Rate] = {}
+        self._lock = threading.Lock()
+        self._close: Callable[[], None] = lambda: None
+
+    @classmethod
+    def open(
+        cls, settings: RateLimitSettings, path: Path, *, leases: GroupLeases | None = None, owner: str = ""
+    ) -> Limiter:
+        if settings.backend == "memory":
+            return cls(settings, memory_stores(), leases=leases, owner=owner)
+        limits = SqliteLimits(path)
+        limiter = cls(settings, limits.store, leases=leases, owner=owner)
+        limiter._close = limits.close
+        return limiter
+
+    def limit_resolver(self, resolver: str, rate: Rate) -> None:
+        """A limit of a resolver's own, besides those of the hosts that it asks."""
+        self._resolver_rates[resolver] = rate
+
+    def replace_settings(self, settings: RateLimitSettings) -> None:
+        """New policies for what enters from now on; what is owed under the old ones stays owed."""
+        self._settings = settings
+
+    def policy_for(
+        self, host: str, role: str, resolver: str | None = None, min_interval_s: float | None = None
+    ) -> Allowance:
+        policy = resolve_policy(self._settings, host, role)
+        rate = policy.rate
+        if min_interval_s is not None and 1.0 / min_interval_s < rate.per_second:
+            rate = Rate(1.0 / min_interval_s, 1)  # robots.txt asks for a slower pace than the policy
+        demands = [(policy.key, rate)]
+        if resolver is not None and resolver in self._resolver_rates:
+            demands.append((f"resolver:{resolver}", self._resolver_rates[resolver]))
+        interval = domain_interval(self._settings, host)
+        if interval is not None:
+            demands.append((f"domain:{interval[0]}", Rate(1.0 / interval[1], 1)))
+        demands.sort(key=lambda demand: demand[1].per_second)
+        return Allowance(policy.group, tuple(demands), policy.concurrency, policy.exclusive)
+
+    def enter(self, allowance: Allowance) -> float | None:
+        """0.0: permit and tokens are taken, go (and `leave` afterwards). Otherwise seconds until it is worth asking again, or
+        None when it depends on somebody of this process leaving."""
+        with self._lock:
+            if allowance.concurrency is not None and self._open[allowance.group] >= allowance.concurrency:
+                return None
+            if allowance.exclusive and not self._own(allowance.group):
+                return _LEASE_RETRY_S
+            for key, rate in allowance.demands:
+                wait = self._spend(key, rate)
+                if wait > 0:
+                    return wait
+            self._open[allowance.group] += 1
+            return 0.0
+
+    def leave(self, allowance: Allowance) -> None:
+        with self._lock:
+            self._open[allowance.group] -= 1
+
+    def keep_leases(self) -> None:
+        """Sign of life for the groups whose requests are under way; to be called every few seconds."""
+        with self._lock:
+            for group in self._turn_ends:
+                if self._leases is not None and self._open[group]:
+                    self._leases.lease_group(group, self._owner, _LEASE_S)
+
+    def close(self) -> None:
+        self._close()
+
+    def _own(self, group: str) -> bool:
+        """Whether the group is ours now. Processes that want the same one take turns."""
+        if self._leases is None:
+            return True
+        now = time.monotonic()
+        turn_ends = self._turn_ends.get(group)
+        if turn_ends is not None and now < turn_ends:
+            return True
+        if turn_ends is not None and self._leases.group_is_wanted(group):
+            if self._open[group] == 0:
+                self._leases.free_group(group, self._owner)
+                del self._turn_ends[group]
+                self._not_before[group] = now + 2 * _LEASE_RETRY_S
+            return False
+        if now < self._not_before.get(group, 0.0) or not self._leases.lease_group(group, self._owner, _LEASE_S):
+            return False
+        self._turn_ends[group] = now + _TURN_S
+        return True
+
+    def _spend(self, key: str, rate: Rate) -> float:
+        store = self._stores.get(key)
+        if store is None:
+            store = self._stores[key] = self._make_store(key)
+        now = time.monotonic_ns() // 1_000_000
+        decision = store.check(self._algorithm, [bucket(rate)], now, 1)
+        assert not hasattr(decision, "__await__")
+        if decision.allowed:
+            return 0.0
+        return (decision.retry_after_ms or 50) / 1000.0
+
+
+def bucket(rate: Rate) -> Bucket:
+    """Our rate in the library's terms, a little slower than allowed."""
+    interval_ms = 1000.0 / rate.per_second
+    if rate.burst == 1:
+        interval_ms += max(_MARGIN * interval_ms, min(_MARGIN_MS, 0.1 * interval_ms))
+    return Bucket(1, max(1, math.ceil(interval_ms)), burst=rate.burst)
+
+
+def domain_interval(settings: RateLimitSettings, host: str) -> tuple[str, float] | None:
+    """The configured minimum interval of the nearest domain above `host`."""
+    wanted = {domain.lower(): seconds for domain, seconds in settings.domains.items()}
+    labels = host.lower().split(".")
+    for start in range(len(labels)):
+        domain = ".".join(labels[start:])
+        if domain in wanted:
+            return domain, wanted[domain]
+    return None

@@ -1,0 +1,115 @@
+"""Which limit counts for a request: built-in policies as data, and the pure rule that picks one; `limiter.py` enforces.
+
+A policy for a domain covers its subdomains, and the most specific one wins. What the user configured for a host goes
+before everything that is built in; `*` goes last. The built-in rates stay below what each provider publishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resources.rate_limit.settings import ANY, Rate, RateLimitSettings, parse_rate
+
+__all__ = ["DEFAULT_CONCURRENCY", "DEFAULT_POLICIES", "GROUPS", "Policy", "Rate", "resolve_policy", "shared_group"]
+
+DEFAULT_POLICIES: Mapping[str, Mapping[str, str]] = {
+    "arxiv.org": {ANY: "0.33/second"},  # one request in 3 s, all machines together
+    "api.crossref.org": {ANY: "3/second"},
+    "api.openalex.org": {ANY: "8/second"},  # 10 without a key
+    "api.unpaywall.org": {ANY: "10/second"},
+    "doi.org": {ANY: "5/second"},
+    # CDX answers 30 a minute and blocks those who ignore a 429; replay is another service behind the same name.
+    "web.archive.org": {"metadata": "24/minute burst 6", ANY: "1/second"},
+    "www.ebi.ac.uk": {ANY: "5/second"},
+    "europepmc.org": {ANY: "2/second"},
+    "pmc-oa-opendata.s3.amazonaws.com": {ANY: "5/second"},
+    ANY: {ANY: "2/second burst 2"},
+}
+# Named hosts publish a cap, which then counts for all processes together; `*` is our own manners, in each process.
+DEFAULT_CONCURRENCY: Mapping[str, int | None] = {"arxiv.org": 1, "api.crossref.org": 3, ANY: 2}
+GROUPS: Mapping[str, tuple[str, ...]] = {"arxiv": ("arxiv.org", "export.arxiv.org")}
+"""Hosts, with their subdomains, that share one limit and one connection whatever the role."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`key` names the bucket: equal keys share one. `group` is whom the concurrency cap and the queue belong to."""
+
+    group: str
+    key: str
+    rate: Rate
+    concurrency: int | None
+    origin: str
+    exclusive: bool = False  # the cap counts for all processes together
+
+
+def resolve_policy(settings: RateLimitSettings, host: str, role: str) -> Policy:
+    host = host.rstrip(".").lower()
+    concurrency, exclusive = _concurrency(settings, host)
+    shared = shared_group(host)
+    if shared is not None:
+        rate, origin = _shared_rate(settings, shared)
+        return Policy(shared, shared, rate, concurrency, origin, exclusive)
+    for origin, policies in _sources(settings):
+        for name in _covering(host, policies):
+            found = _for_role(policies[name], role)
+            if found is not None:
+                return _policy(name, found, concurrency, f"{origin} {name}", exclusive)
+    for origin, policies in _sources(settings):
+        found = _for_role(policies.get(ANY, {}), role)
+        if found is not None:
+            # each host that nobody named has buckets of its own
+            return _policy(host, found, concurrency, f"{origin} default", exclusive)
+    raise AssertionError("the built-in default covers every role")
+
+
+def shared_group(host: str) -> str | None:
+    """The name of the group that the host belongs to, if it shares its limit with others."""
+    return next((group for group, members in GROUPS.items() if any(_covers(m, host) for m in members)), None)
+
+
+def _sources(settings: RateLimitSettings) -> tuple[tuple[str, Mapping[str, Mapping[str, str]]], ...]:
+    configured = {name: {str(role): rate for role, rate in roles.items()} for name, roles in settings.policies.items()}
+    return ("configured", configured), ("built-in", DEFAULT_POLICIES)
+
+
+def _policy(name: str, found: tuple[str, str], concurrency: int | None, origin: str, exclusive: bool) -> Policy:
+    role, rate = found
+    return Policy(name, name if role == ANY else f"{name}|{role}", parse_rate(rate), concurrency, origin, exclusive)
+
+
+def _for_role(roles: Mapping[str, str], role: str) -> tuple[str, str] | None:
+    return next(((name, roles[name]) for name in (role, ANY) if name in roles), None)
+
+
+def _shared_rate(settings: RateLimitSettings, group: str) -> tuple[Rate, str]:
+    """One bucket serves all hosts and roles of a shared group, so the slowest of the rates given for it counts."""
+    for origin, policies in _sources(settings):
+        names = [name for name in policies if shared_group(name) == group]
+        rates = [parse_rate(rate) for name in names for rate in policies[name].values()]
+        if rates:
+            return min(rates, key=lambda rate: rate.per_second), f"{origin} {', '.join(names)}"
+    raise AssertionError(f"the shared group {group} has a built-in rate")
+
+
+def _concurrency(settings: RateLimitSettings, host: str) -> tuple[int | None, bool]:
+    """The cap, and whether it is that of a named host."""
+    caps: tuple[Mapping[str, int | None], ...] = (settings.concurrency, DEFAULT_CONCURRENCY)
+    group = shared_group(host)
+    for table in caps:
+        # for a shared group any member's cap is everybody's
+        names = _covering(host, table) if group is None else [n for n in table if shared_group(n) == group]
+        if names:
+            return table[names[0]], table[names[0]] is not None
+    return next(table[ANY] for table in caps if ANY in table), False
+
+
+def _covering(host: str, table: Mapping[str, Any]) -> list[str]:
+    """The names in the table that are the host or a domain above it, the most specific first."""
+    return sorted((name for name in table if name != ANY and _covers(name, host)), key=len, reverse=True)
+
+
+def _covers(name: str, host: str) -> bool:
+    return host == name or host.endswith(f".{name}")

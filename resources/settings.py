@@ -1,0 +1,287 @@
+"""Layered loading of one settings model: defaults < file < environment < command line, with the origin of every value.
+
+Knows only that settings are pydantic models; what they mean is the sections' business, and how each layer is read is in
+`layers.py`. The file and the environment are parameters: nothing here looks at `os.environ`. All that is wrong, in all
+layers, is told at once in one SettingsError. Why not pydantic-settings: docs/decisions/0001-own-settings-loader.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from resources.http.redact import redact_url
+from resources.layers import (
+    CONFIG_VARIABLE,
+    ENV_PREFIXES,
+    SECRET_PREFIX,
+    Given,
+    KeyPath,
+    Override,
+    is_secret_variable,
+    key_path,
+    read_environment,
+    read_file,
+    read_overrides,
+)
+
+__all__ = [
+    "MASK",
+    "Loaded",
+    "Override",
+    "Secret",
+    "Section",
+    "SettingsError",
+    "config_file",
+    "load",
+    "load_section",
+    "secrets_from_env",
+]
+
+MASK = "***"
+
+
+class Section(BaseModel):
+    """Base of every configuration section: unknown keys are refused, values are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class SettingsError(Exception):
+    """Everything that is wrong with the configuration, one sentence a problem."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+class Secret:
+    """A value that shows itself only when asked to."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return MASK
+
+
+T = TypeVar("T", bound=BaseModel)
+_Tree = dict[str, Any]  # of further trees, with a Given at each leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """The settings, and for each dotted key that is not a default where its value came from."""
+
+    value: T
+    origins: Mapping[str, str]
+
+    def origin(self, key: str) -> str:
+        """Where the value of `key` came from; of a section or mapping, the origins of what was given inside it.
+
+        Validation may have changed the spelling of a key in a mapping or made a mapping of a single value, so case does
+        not count, and what is inside a given value came with it.
+        """
+        wanted = f"{key.lower()}."
+        folded = [(f"{known.lower()}.", origin) for known, origin in self.origins.items()]
+        found = {origin for known, origin in folded if known.startswith(wanted) or wanted.startswith(known)}
+        return ", ".join(sorted(found)) or "default"
+
+
+def load(
+    model: type[T],
+    *,
+    file: Path | None,
+    env: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    section: str = "",
+) -> Loaded[T]:
+    """`model` from all layers. `overrides` and `aliases` (variable name → key) use dotted keys of the whole tree."""
+    root = key_path(section)
+    check = _Check(model, root)
+    layers = (
+        read_file(file, check.problems),
+        read_environment(env, aliases or {}, section, check.problems),
+        read_overrides(overrides or {}),
+    )
+    tree: _Tree = {}
+    for layer in layers:
+        part = layer.value.get(section) if section else layer
+        fitted = None if part is None else check.fit(model, part, root)
+        if isinstance(fitted, Given):
+            check.problems.append(f"{section}: must be a mapping of keys to values ({fitted.place})")
+        elif fitted is not None:
+            tree = _merged(tree, fitted)
+    try:
+        value = model.model_validate(_values(tree))
+    except ValidationError as error:
+        wrong = [_problem(detail, tree, root) for detail in error.errors()]
+        raise SettingsError(check.problems + wrong) from None
+    if check.problems:
+        raise SettingsError(check.problems)
+    return Loaded(value, {".".join(path): given.origin for path, given in _leaves(tree, root)})
+
+
+def load_section(
+    model: type[T], name: str, *, file: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> Loaded[T]:
+    """One section alone. Other sections, and misspelt names of sections, are left to the loading of the whole tree."""
+    return load(model, file=file, env=env, overrides=overrides, section=name)
+
+
+def config_file(env: Mapping[str, str]) -> Path | None:
+    """The file that the environment names, if it names one."""
+    return next((Path(value) for name, value in env.items() if name.upper() == CONFIG_VARIABLE and value), None)
+
+
+def secrets_from_env(env: Mapping[str, str]) -> Mapping[str, Secret]:
+    """Provider (in lower case) → key, from `DOCSTOKG_CONTENT_API_KEY_<PROVIDER>`."""
+    keys = {name: value for name, value in env.items() if value and is_secret_variable(name)}
+    return {name[len(SECRET_PREFIX) :].lower(): Secret(value) for name, value in keys.items()}
+
+
+class _Check:
+    """Finds the place of what was given in the model, and collects what has none."""
+
+    def __init__(self, model: type[BaseModel], root: KeyPath) -> None:
+        self.problems: list[str] = []
+        self.keys = [".".join(path) for path in _known_keys(model, root)]
+
+    def fit(self, kind: Any, given: Given, path: KeyPath) -> Given | _Tree | None:
+        """`given` in the shape of `kind`: models and mappings become trees that can be merged, all else one value."""
+        kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        model = _model_in(kind)
+        values = get_args(kind)[1] if get_origin(kind) is dict else None
+        tree: _Tree = {}
+        if given.nested and (model is not None or values is not None):
+            for key, child in given.value.items():
+                field = model.model_fields.get(key) if model else None
+                if model is not None and field is None:
+                    self._unknown((*path, key), child, list(model.model_fields))
+                else:
+                    tree[key] = self.fit(field.annotation if field else values, child, (*path, key))
+            return {key: node for key, node in tree.items() if node is not None}
+        if given.value is None and (values is not None or kind is model):
+            return None  # a heading whose lines are all commented out
+        return replace(given, value=_value_or_text(kind, given), secret=SecretStr in (kind, *get_args(kind)))
+
+    def _unknown(self, path: KeyPath, given: Given, siblings: Sequence[str]) -> None:
+        if given.origin.startswith("environment "):
+            hint = self._variable_hint(given.origin.removeprefix("environment ").upper())
+        else:
+            near = [".".join((*path[:-1], key)) for key in difflib.get_close_matches(path[-1], siblings, 1)]
+            # a right key at the wrong place, `proxy` instead of `http.proxy`
+            near = near or [key for key in self.keys if key.endswith(f".{path[-1]}")]
+            hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(siblings)}"
+        self.problems.append(f"{given.place}: unknown key {'.'.join(path)}; {hint}")
+
+    def _variable_hint(self, name: str) -> str:
+        prefix = next((p for p in ENV_PREFIXES if name.startswith(p)), "")
+        if name.startswith(f"{prefix}API_KEY_"):
+            return f"keys of providers are read from {SECRET_PREFIX}<PROVIDER>"
+        names = [prefix + key.upper().replace(".", "__") for key in self.keys]
+        near = difflib.get_close_matches(name, [*names, CONFIG_VARIABLE], 1)
+        return f"did you mean {near[0]}?" if near else f"variables are named like {names[0]}; `__` goes into a section"
+
+
+def _value_or_text(kind: Any, given: Given) -> Any:
+    """`123` for a text field is the text 123, whatever the notation made of it."""
+    value = given.plain()
+    if given.text is None or isinstance(value, str):
+        return value
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    for attempt in (value, given.text):
+        try:
+            adapter.validate_python(attempt)
+        except ValidationError:
+            continue
+        return attempt
+    return value
+
+
+def _model_in(kind: Any) -> type[BaseModel] | None:
+    """The model that `kind` is, or that it optionally is."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+
+
+def _known_keys(model: type[BaseModel], path: KeyPath) -> Iterator[KeyPath]:
+    for name, field in model.model_fields.items():
+        yield (*path, name)
+        inner = _model_in(field.annotation)
+        if inner is not None:
+            yield from _known_keys(inner, (*path, name))
+
+
+def _merged(below: _Tree, above: _Tree) -> _Tree:
+    merged = dict(below)
+    for key, node in above.items():
+        under = below.get(key)
+        merged[key] = _merged(under, node) if isinstance(under, dict) and isinstance(node, dict) else node
+    return merged
+
+
+def _values(tree: _Tree) -> dict[str, Any]:
+    return {key: _values(node) if isinstance(node, dict) else node.value for key, node in tree.items()}
+
+
+def _leaves(tree: _Tree, path: KeyPath) -> Iterator[tuple[KeyPath, Given]]:
+    for key, node in tree.items():
+        if isinstance(node, dict):
+            yield from _leaves(node, (*path, key))
+        else:
+            yield (*path, key), node
+
+
+def _problem(detail: ErrorDetails, tree: _Tree, root: KeyPath) -> str:
+    """A validation error as a sentence: the key, what is allowed, what was given and where."""
+    node: Any = tree
+    path: list[str] = []
+    for part in detail["loc"]:
+        if not isinstance(node, dict) or str(part) not in node:
+            break
+        node = node[str(part)]
+        path.append(str(part))
+    key = ".".join((*root, *path)) or "configuration"
+    if not isinstance(node, Given):
+        return f"{key}: {_sentence(detail)}"
+    value = path[-1] if detail["loc"][-1] == "[key]" else node.value
+    return f"{key}: {_sentence(detail)}; given {MASK if node.secret else _shown(value)} ({node.place})"
+
+
+def _shown(value: Any) -> str:
+    text = redact_url(json.dumps(value, default=str, ensure_ascii=False))
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    if detail["type"] == "value_error":
+        return str(detail["ctx"]["error"])
+    if detail["type"] == "literal_error":
+        expected = str(detail["ctx"]["expected"])
+        return f"must be {expected}" if " or " in expected else f"only {expected} is available in this version"
+    if detail["type"] == "model_type":
+        return "must be a mapping of keys to values"
+    text = detail["msg"].partition(", unable to")[0].replace("Input should", "must")
+    for jargon, word in (
+        ("Tuple should", "must"),
+        ("tuple", "list"),
+        ("dictionary", "mapping"),
+        (" after validation", ""),
+    ):
+        text = text.replace(jargon, word)
+    return text
