@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data/demo
-export DAGSTER_HOME := $(CURDIR)/.dagster
+DAGSTER_HOME := $(CURDIR)/.dagster
+export DAGSTER_HOME
+PORT ?= 3000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup instance demo ui test clean
@@ -34,7 +36,7 @@ demo: instance  ## collect three years of papers from the sandbox through Dagste
 	@$(BIN)/content demo --out $(DATA)
 
 ui: instance  ## open the Dagster UI on what the demo left
-	@$(BIN)/content demo --out $(DATA) --ui
+	@$(BIN)/content demo --out $(DATA) --ui --port $(PORT)
 
 test: $(STAMP)  ## lint, types, import rules and all tests
 	@$(BIN)/ruff check .

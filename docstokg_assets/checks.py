@@ -5,6 +5,7 @@ A missed objective warns; a stored file that is not what the catalog says is an 
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import dagster as dg
 
@@ -14,7 +15,7 @@ from docstokg_assets.assets.run_metrics import run_metrics
 from docstokg_assets.assets.steps import configuration, plain_failures
 from docstokg_assets.telemetry.metrics import SLOS, Scope, Verdict, compute_slis, judge
 from docstokg_assets.telemetry.views import open_lake
-from resources.artifacts.file_system import FileSystemStore, StoreError
+from resources.artifacts.file_system import FileSystemStore
 from resources.catalog.rows import Entry
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource
 from resources.records import Classification, Kind
@@ -60,24 +61,21 @@ def no_corruption(
     context: dg.AssetCheckExecutionContext, catalog: CatalogResource, artifact_store: ArtifactStoreResource
 ) -> dg.AssetCheckResult:
     """No bad file is kept: none is known as corrupt, and a sample of the year's files still has the hash it was stored with."""
-    with plain_failures():
-        stored = _stored(context, catalog)
-        store = artifact_store.open(configuration(catalog).data_root)
-        sample = random.sample(stored, min(SAMPLE, len(stored)))
-        bad = [entry for entry in stored if entry.kind is Kind.PDF_CORRUPT or not entry.sha256]
-        bad += [entry for entry in sample if entry not in bad and not _is_sound(store, entry)]
+    files, sample, bad = 0, list[Entry](), list[Entry]()
+    with plain_failures(), _stored(context, catalog, artifact_store) as (store, entries):
+        for files, entry in enumerate(entries, start=1):
+            if entry.kind is Kind.PDF_CORRUPT or not entry.sha256:
+                bad.append(entry)
+            elif len(sample) < SAMPLE:
+                sample.append(entry)
+            elif (place := random.randrange(files)) < SAMPLE:
+                sample[place] = entry
+        bad += [entry for entry in sample if not _is_sound(store, entry)]
     return dg.AssetCheckResult(
         passed=not bad,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=f"{len(bad)} bad files among {len(sample)} of {len(stored)} that were read again.",
-        metadata={
-            "files": len(stored),
-            "read again": len(sample),
-            "bad": len(bad),
-            "bad files": shown.table(
-                {"work": "string", "file": "path"}, [(entry.work_id, entry.path) for entry in bad[:100]]
-            ),
-        },
+        description=f"{len(bad)} bad files; {len(sample)} of {files} were read again.",
+        metadata={"files": files, "read again": len(sample), "bad": len(bad), "bad files": _files(bad)},
     )
 
 
@@ -86,21 +84,17 @@ def files_are_there(
     context: dg.AssetCheckExecutionContext, catalog: CatalogResource, artifact_store: ArtifactStoreResource
 ) -> dg.AssetCheckResult:
     """Catalog and disk agree: every file that the catalog names for the year is in the store."""
-    with plain_failures():
-        stored = _stored(context, catalog)
-        store = artifact_store.open(configuration(catalog).data_root)
-        missing = [entry for entry in stored if not _exists(store, entry)]
+    files, missing = 0, list[Entry]()
+    with plain_failures(), _stored(context, catalog, artifact_store) as (store, entries):
+        for entry in entries:
+            files += 1
+            if not store.exists(entry.path or ""):
+                missing.append(entry)
     return dg.AssetCheckResult(
         passed=not missing,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{len(stored) - len(missing)} of {len(stored)} files are there.",
-        metadata={
-            "in the catalog": len(stored),
-            "missing": len(missing),
-            "missing files": shown.table(
-                {"work": "string", "file": "path"}, [(entry.work_id, entry.path) for entry in missing[:100]]
-            ),
-        },
+        description=f"{files - len(missing)} of {files} files are there.",
+        metadata={"in the catalog": files, "missing": len(missing), "missing files": _files(missing)},
     )
 
 
@@ -109,18 +103,15 @@ def _year(context: dg.AssetCheckExecutionContext) -> int | None:
     return int(context.partition_key) if context.has_partition_key else None
 
 
-def _stored(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> list[Entry]:
-    """The outcomes that name a file."""
-    with catalog.open(configuration(catalog).data_root) as opened:
+@contextmanager
+def _stored(
+    context: dg.AssetCheckExecutionContext, catalog: CatalogResource, artifact_store: ArtifactStoreResource
+) -> Iterator[tuple[FileSystemStore, Iterator[Entry]]]:
+    """The store, and the outcomes that name a file in it."""
+    root = configuration(catalog).data_root
+    with catalog.open(root) as opened:
         entries = opened.entries(year=_year(context), classification=Classification.SUCCESS)
-        return [entry for entry in entries if entry.path]
-
-
-def _exists(store: FileSystemStore, entry: Entry) -> bool:
-    try:
-        return store.exists(entry.path or "")
-    except StoreError:
-        return False
+        yield artifact_store.open(root), (entry for entry in entries if entry.path)
 
 
 def _is_sound(store: FileSystemStore, entry: Entry) -> bool:
@@ -129,3 +120,7 @@ def _is_sound(store: FileSystemStore, entry: Entry) -> bool:
         return store.sha256_of(entry.path or "")[0] == entry.sha256
     except FileNotFoundError:
         return True
+
+
+def _files(entries: list[Entry]) -> dg.TableMetadataValue:
+    return shown.table({"work": "string", "file": "path"}, [(entry.work_id, entry.path) for entry in entries[:100]])

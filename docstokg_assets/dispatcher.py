@@ -37,6 +37,7 @@ from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, 
 log = logging.getLogger(__name__)
 
 GRACE_S = 5.0
+ITS_TURN = "waits its turn under the limit"
 _LIMITER_PATIENCE_S = 60.0
 _TICK_S = 0.5
 
@@ -73,7 +74,7 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A host that is waited for, as a person wants to see it."""
+    """A host that is waited for, as a person wants to see it: by how many works, and until the last of them has its turn."""
 
     group: str
     works: int
@@ -102,7 +103,7 @@ class Task:
     exchange: Exchange | None = None
     send: Send | None = None
     since: float = 0.0  # when it began to wait for its lane
-    began: float = 0.0
+    began: float | None = None  # when its first request left; what it waited before is not its own slowness
 
 
 @dataclass(slots=True)
@@ -147,10 +148,12 @@ class Dispatcher:
         self._jobs: queue.SimpleQueue[tuple[Task, Send, Allowance, int] | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None: only look again
         self._in_flight: dict[int, str] = {}  # id of task -> host
+        self._asked: set[str] = set()  # hosts since progress was last shown
         self._open: set[str] = set()  # works under way, until their commit returned
         self._threads: list[threading.Thread] = []
         self._result = PassResult()
         self._claimed = 0
+        self._parked: set[str] = set()
         self._limiter_down_since: float | None = None
         self._drained_until = 0.0
 
@@ -185,20 +188,31 @@ class Dispatcher:
         finally:
             self._wind_down()
             self._result.elapsed_s = self._clock.monotonic() - started
+            self._result.parked = len(self._parked)
             self._on_progress(self.progress())
         return self._result
 
     def progress(self) -> Progress:
         now = self._clock.monotonic()
         waiting = [
-            Waiting(lane.allowance.group, len(lane.tasks), max(0.0, lane.ready_at - now))
+            Waiting(lane.allowance.group, len(lane.tasks), round(lane.wait_for_last(now), 1))
             for lane in self._lanes.values()
             if lane.tasks
         ]
         waiting.sort(key=lambda w: -w.works)
-        hosts = tuple(sorted(set(self._in_flight.values())))
+        hosts = tuple(sorted(self._asked))
+        self._asked = set(self._in_flight.values())
         result = self._result
-        return Progress(result.finished, result.saved, result.parked, len(self._open), hosts, tuple(waiting))
+        return Progress(result.finished, result.saved, len(self._parked), len(self._open), hosts, tuple(waiting))
+
+    def replace_rules(self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy]) -> None:
+        """For searches that begin from now on; those that wait for their turn do so under the limits as they are now."""
+        self.pipeline, self.policies = pipeline, policies
+        waiting = [task for lane in self._lanes.values() for task in lane.tasks]
+        self._lanes.clear()
+        for task in waiting:
+            assert task.send is not None
+            self._lane(task.send).tasks.append(task)
 
     def _over(self, deadline: float | None) -> bool:
         if self._recorder.failure is not None:
@@ -235,6 +249,7 @@ class Dispatcher:
             self._drained_until = now + _TICK_S  # do not ask the database again at once
         for item in items:
             self._open.add(item.work_id)
+            self._parked.discard(item.work_id)
             task = self._begin(item)
             self._place(task, self._advance(task, None))
 
@@ -291,7 +306,9 @@ class Dispatcher:
             return False
         task = lane.tasks.popleft()
         assert task.send is not None
+        task.began = now if task.began is None else task.began
         self._in_flight[id(task)] = task.send.host
+        self._asked.add(task.send.host)
         self._jobs.put((task, task.send, lane.allowance, round((now - task.since) * 1000)))
         return True
 
@@ -320,7 +337,7 @@ class Dispatcher:
             lane = self._lane(step)
             wait = lane.wait_for_last(now)
             if wait > self._settings.park_after_s:
-                self._park(task, wait, Reason.BACKOFF)
+                self._park(task, wait, ITS_TURN)
             else:
                 lane.tasks.append(task)
 
@@ -381,7 +398,7 @@ class Dispatcher:
             item.year,
         )
         search = self.pipeline.pursue(work, pursuit, attempts)
-        return Task(item, work, pursuit, search, attempts, began=self._clock.monotonic())
+        return Task(item, work, pursuit, search, attempts)
 
     def _advance(self, task: Task, reply: Reply | HttpError | None) -> Step | End:
         """Run the generators until they need the outside again, or are done. Faults of ours cost one work, not the run."""
@@ -419,7 +436,7 @@ class Dispatcher:
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
         pursuit = task.pursuit
-        pursuit.active_ms += round((self._clock.monotonic() - task.began) * 1000)
+        self._add_active_time(task)
         retry_at = None
         if not outcome.ok and ENDINGS[outcome.reason] is not Ending.NEVER:
             now = self._catalog.now()
@@ -442,6 +459,10 @@ class Dispatcher:
             )
         )
 
+    def _add_active_time(self, task: Task) -> None:
+        if task.began is not None:
+            task.pursuit.active_ms += round((self._clock.monotonic() - task.began) * 1000)
+
     def _count(self, outcome: DownloadOutcome, requests: int) -> None:
         result = self._result
         result.finished += 1
@@ -450,22 +471,22 @@ class Dispatcher:
         result.bytes += outcome.content_length or 0
         result.outcomes[str(outcome.reason)] += 1
 
-    def _park(self, task: Task, seconds: float, reason: Reason) -> None:
+    def _park(self, task: Task, seconds: float, reason: str) -> None:
         """Back to the database, with what was learnt; asked again when its time has come."""
         send, pursuit = task.send, task.pursuit
         task.search.close()
         if task.exchange is not None:
             task.exchange.close()
-        pursuit.active_ms += round((self._clock.monotonic() - task.began) * 1000)
+        self._add_active_time(task)
         group = self._lane(send).allowance.group if send is not None else task.item.next_group
-        self._result.parked += 1
+        self._parked.add(task.item.work_id)
         self._recorder.record(
             Parked(
                 work_id=task.item.work_id,
                 progress=pursuit.to_json(),
                 next_group=group,
                 not_before=self._catalog.now() + seconds if seconds else 0.0,
-                reason=str(reason),
+                reason=reason,
                 owner=self._settings.owner,
             )
         )
@@ -533,8 +554,8 @@ class Dispatcher:
         for lane in self._lanes.values():
             for position, task in enumerate(list(lane.tasks)):
                 wait = max(0.0, lane.ready_at - now) + position * lane.allowance.interval_s
-                self._park(task, 0.0 if self._result.ended == "stopped" else wait, Reason.BACKOFF)
+                self._park(task, 0.0 if self._result.ended == "stopped" else wait, ITS_TURN)
             lane.tasks.clear()
         for ready_at, _, task in self._pauses:
-            self._park(task, 0.0 if self._result.ended == "stopped" else max(0.0, ready_at - now), Reason.BACKOFF)
+            self._park(task, 0.0 if self._result.ended == "stopped" else max(0.0, ready_at - now), ITS_TURN)
         self._pauses.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 MAX_URL_LENGTH = 4096
 _MAX_LENGTH = 2048  # of any text that is looked at as an identifier
@@ -121,7 +121,8 @@ def parse_identifier(text: str) -> Identifier | None:
 
 
 def normalize_url(value: Any) -> str | None:
-    """An absolute http(s) URL that is fit to be requested, or None. Only white space is changed: it is no key."""
+    """An absolute http(s) URL that is fit to be requested, or None. It is no key: only white space and credentials go, which
+    are not ours to send or to keep."""
     if not isinstance(value, str) or len(value) > MAX_URL_LENGTH:
         return None
     url = value.strip().replace(" ", "%20")
@@ -134,7 +135,9 @@ def normalize_url(value: Any) -> str | None:
         return None
     if "\\" in parts.netloc:  # some read it as a slash, and so another host
         return None
-    return url if parts.scheme in ("http", "https") and _HOST.fullmatch(host) else None
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host):
+        return None
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
 
 
 def _stripped(value: Any) -> str:

@@ -16,7 +16,7 @@ _COLUMNS = tuple(field.name for field in fields(Work))
 def works_of_year(data_root: Path, year: int) -> Iterator[Work]:
     """The works of a year, each once, as they were collected last; a batch at a time is held in memory."""
     with open_lake(data_root) as con:
-        found = con.execute(f"SELECT {', '.join(_COLUMNS)} FROM works WHERE year = {year:d} ORDER BY work_id")
+        found = con.execute(f"SELECT {', '.join(_COLUMNS)} FROM works WHERE year = {year:d}")
         while rows := found.fetchmany(_BATCH):
             for row in rows:
                 known = zip(_COLUMNS, row, strict=True)

@@ -293,17 +293,17 @@ class DownloadRun:
         self.services.limiter.replace_settings(config.rate_limit)
         self.services.client.replace_settings(config.http, config.robots)
         self._limit_resolvers()
-        self._dispatcher.pipeline = self._pipeline()
-        self._dispatcher.policies = request_policies(self.resolvers, config)
+        self._dispatcher.replace_rules(self._pipeline(), request_policies(self.resolvers, config))
         log.info("configuration reloaded; works that are under way keep the plan they began with")
 
     def _open_sinks(self) -> list[AttemptSink]:
         made: list[AttemptSink] = []
         for name in self.config.telemetry.sinks:
             if name == "jsonl":
-                made.append(JsonlSink(self.folder / "manifest.jsonl", config_hash=self.config_hash))
+                path = self.config.telemetry.manifest_path or self.folder / "manifest.jsonl"
+                made.append(JsonlSink(path, config_hash=self.config_hash))
             elif name == "csv":
-                made.append(CsvSink(self.folder / "attempts.csv"))
+                made.append(CsvSink(self.config.telemetry.csv_path or self.folder / "attempts.csv"))
             else:
                 made.append(ConsoleSink())
         return made

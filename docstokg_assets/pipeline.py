@@ -319,6 +319,7 @@ class ResolverPipeline:
             return None
         if pursuit.html is None and is_full_text_html(page, response.headers.get("content-type"), response.url):
             pursuit.html = self._keep_html(candidate, work, response, page)
+        pursuit.visited.add(replace(candidate, url=response.url).key)  # another may name the page that redirects led to
         if self._follow_links(candidate, pursuit, response, page):
             pursuit.visited.add(candidate.key)
         else:

@@ -56,7 +56,8 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        return canonical_url(self.url)
+        """http and https are one: the former is asked as the latter."""
+        return canonical_url(self.url).replace("http://", "https://", 1)
 
     @property
     def host(self) -> str:

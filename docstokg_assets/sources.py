@@ -24,6 +24,7 @@ from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Enqueued, NewItem
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
+from resources.http.errors import Interrupted
 from resources.http.messages import Request, Response, Role
 from resources.rate_limit.policies import resolve_policy
 from resources.rate_limit.settings import RateLimitSettings
@@ -34,11 +35,13 @@ _PLAN_BATCH = 2_000
 
 @dataclass(slots=True)
 class Collected:
-    """What a source brought. `announced` is what the source said there would be."""
+    """What a source brought. `announced` is what the source said there would be, `cursor` the page of a list that was not
+    taken in to its end: a collection that begins with it goes on there."""
 
     works: int = 0
     announced: int = 0
     pages: int = 0
+    cursor: str | None = None
     set_aside: list[SetAside] = field(default_factory=list)
 
 
@@ -49,9 +52,12 @@ class Asker:
         self._client, self._log, self._stop = client, log, stop
 
     def ask(self, conversation: Generator[Request, Response, T]) -> T:
+        """Raises Interrupted when the run is to end before the answer is there."""
         try:
             request = next(conversation)
             while True:
+                if self._stop.is_set():
+                    raise Interrupted("the run is being ended", url=request.url)
                 request = conversation.send(
                     self._client.request_with_retries(request, self._log, stopped=self._stop.is_set)
                 )
@@ -70,9 +76,10 @@ def works_of_filter(
 ) -> Iterator[Work]:
     """All works of a filter; those of a year month by month, because cursors are short-lived."""
     for dates in date_slices(year) if year is not None else (None,):
-        cursor: str | None = FIRST_CURSOR
+        cursor: str | None = collected.cursor or FIRST_CURSOR
         announced = False
         while cursor is not None:
+            collected.cursor = cursor
             page = asker.ask(api.page(works_filter, dates, cursor))
             collected.pages += 1
             collected.announced += 0 if announced else page.count or 0
@@ -80,10 +87,12 @@ def works_of_filter(
             collected.set_aside.extend(page.set_aside)
             for work in page.works:
                 if max_works is not None and collected.works >= max_works:
+                    collected.cursor = None
                     return
                 collected.works += 1
                 yield work
             cursor = page.next_cursor
+        collected.cursor = None
 
 
 def works_of_ids(

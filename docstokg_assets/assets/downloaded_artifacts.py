@@ -63,7 +63,7 @@ def downloaded_artifacts(
         if config.force:
             context.log.info(f"{_reopen(opened.catalog, year)} works without full text are tried again.")
         watch = _Watch(context, opened.catalog, year)
-        run = DownloadRun(opened, context.run_id, kind="dagster", scope={"year": year}, stop=stop)
+        run = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, stop=stop)
         with ended_in_order(stop), run:
             result = run.drain(
                 year=year, deadline_s=config.deadline_s, max_works=config.max_works, on_progress=watch.see
@@ -73,8 +73,8 @@ def downloaded_artifacts(
 
 
 def _reopen(catalog: Catalog, year: int) -> int:
-    without = [entry.work_id for entry in catalog.entries(year=year) if ENDINGS[entry.reason] is not Ending.SUCCESS]
-    return catalog.reopen(without)
+    entries = catalog.entries(year=year)
+    return catalog.reopen(entry.work_id for entry in entries if ENDINGS[entry.reason] is not Ending.SUCCESS)
 
 
 class _Watch:
@@ -101,7 +101,7 @@ class _Watch:
             "waiting": [asdict(waiting) for waiting in progress.waiting],
             "works_per_s": round(speed, 2),
         }
-        self._catalog.report_progress(self._context.run_id, state)
+        self._catalog.report_progress(self._context.run.run_id, state)
         if now - self._last_line >= _LINE_EVERY_S:
             self._last_line = now
             waiting = ", ".join(f"{w.group} ({w.works} works, {w.seconds:.0f} s)" for w in progress.waiting[:3])

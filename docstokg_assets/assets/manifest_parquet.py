@@ -28,7 +28,7 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
     with plain_failures():
         root = configuration(catalog).data_root
         with catalog.open(root) as opened:
-            opened.report_progress(context.run_id, {"year": year_of(context), "phase": "exporting"})
+            opened.report_progress(context.run.run_id, {"year": year_of(context), "phase": "exporting"})
             exported = export_manifest(opened, LakeWriter(root))
         views = write_telemetry_duckdb(root)
     return dg.MaterializeResult(

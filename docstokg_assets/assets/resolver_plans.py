@@ -40,7 +40,7 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
         config = configuration(catalog)
         root = config.data_root
         with catalog.open(root) as opened:
-            opened.report_progress(context.run_id, {"year": year, "phase": "planning"})
+            opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
             works = works_of_year(root, year)
             planned = plan_works(
                 works, resolvers_of(config), config.rate_limit, opened, LakeWriter(root), datetime.now(UTC)

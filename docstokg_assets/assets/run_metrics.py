@@ -33,21 +33,21 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
     with plain_failures():
         root = configuration(catalog).data_root
         with catalog.open(root) as opened:
-            opened.report_progress(context.run_id, {"year": year, "phase": "measuring"})
+            opened.report_progress(context.run.run_id, {"year": year, "phase": "measuring"})
             report = build_report(root, Scope(year), opened, now)
     LakeWriter(root).append("metrics", metric_rows(report.slis, now))
     text, path = to_markdown(report), root / "reports" / f"{year}.md"
     with whole_file(path) as temp:
         temp.write_text(text, encoding="utf-8")
     context.log.info(headline(report))
-    numbers = {name: value for name, value in report.slis.values().items() if value is not None}
+    numbers = {name: round(value, 4) for name, value in report.slis.values().items() if value is not None}
     shown_tables = {table.title: shown.text_table(table.columns, table.rows) for table in tables(report)}
     return dg.MaterializeResult(
         metadata={
             "in a sentence": headline(report),
-            **numbers,
-            **shown_tables,
             "report": dg.MetadataValue.md(text),
+            **shown_tables,
+            **numbers,
             "report file": shown.place(path),
         }
     )

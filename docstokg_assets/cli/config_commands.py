@@ -15,7 +15,6 @@ import typer
 from docstokg_assets.cli.options import (
     AcceptOption,
     ChunkSizeOption,
-    ConcurrentResolversOption,
     ConfigOption,
     HeadPrecheckOption,
     NoRobotsOption,
@@ -48,7 +47,6 @@ def print_config(
     no_robots: NoRobotsOption = False,
     chunk_size: ChunkSizeOption = None,
     accept: AcceptOption = None,
-    concurrent_resolvers: ConcurrentResolversOption = None,
     head_precheck: HeadPrecheckOption = None,
 ) -> None:
     """Show the merged configuration: defaults, file, environment and command line. Secrets are masked."""
@@ -61,7 +59,6 @@ def print_config(
         no_robots=no_robots,
         chunk_size=chunk_size,
         accept=accept,
-        concurrent_resolvers=concurrent_resolvers,
         head_precheck=head_precheck,
     )
     loaded = load_for_cli(config, os.environ, overrides)

@@ -12,10 +12,10 @@ import typer
 
 # module → name of its group; without a name its commands stand at the top. A new module of commands is added here.
 COMMANDS: dict[str, str | None] = {
+    "docstokg_assets.cli.run_commands": None,
+    "docstokg_assets.cli.report_commands": None,
     "docstokg_assets.cli.config_commands": None,
     "docstokg_assets.cli.demo": None,
-    "docstokg_assets.cli.report_commands": None,
-    "docstokg_assets.cli.run_commands": None,
     "docstokg_assets.cli.sandbox": "sandbox",
 }
 
@@ -33,7 +33,7 @@ def build_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Exit code 0: done; 2: the command or the configuration is wrong; 130: interrupted."""
+    """Exit code 0: done; 2: the command or the configuration is wrong; 3: something is left; 130: interrupted."""
     try:
         build_app()(prog_name="content")
     except KeyboardInterrupt:

@@ -23,9 +23,6 @@ ResolverOrderOption = Annotated[
 NoRobotsOption = Annotated[bool, typer.Option("--no-robots", help="Do not obey robots.txt (for debugging only).")]
 ChunkSizeOption = Annotated[int | None, typer.Option("--chunk-size", help="Bytes read at once.")]
 AcceptOption = Annotated[str | None, typer.Option("--accept", help="Accept header of landing and artifact requests.")]
-ConcurrentResolversOption = Annotated[
-    int | None, typer.Option("--concurrent-resolvers", help="Resolvers of one tier that run side by side.")
-]
 HeadPrecheckOption = Annotated[
     bool | None, typer.Option("--head-precheck/--no-head-precheck", help="Ask HEAD before GET.", show_default=False)
 ]
@@ -38,7 +35,6 @@ _FLAGS = {
     "no_robots": ("--no-robots", "robots.enabled"),
     "chunk_size": ("--chunk-size", "download.chunk_size_bytes"),
     "accept": ("--accept", "http.accept"),
-    "concurrent_resolvers": ("--concurrent-resolvers", "resolvers.max_concurrent_resolvers"),
     "head_precheck": ("--head-precheck", "download.head_precheck"),
 }
 

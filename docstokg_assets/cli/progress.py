@@ -1,10 +1,11 @@
 """What a person sees while a run goes on: a bar for each partition on a terminal, a plain line now and then elsewhere.
 
-Shows states that others hand in; measures nothing but the time.
+Shows states that others hand in, and what the program logs; measures nothing but the time.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,48 +18,57 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from docstokg_assets.telemetry.files import printable
+
 if TYPE_CHECKING:
     from docstokg_assets.dispatcher import Progress
 
 _LINE_EVERY_S = 5.0
+_BAR_WIDTH = 24  # at most a fifth of the terminal
 
 
 @dataclass(slots=True)
 class State:
-    """One partition, or one run, at this moment."""
+    """One partition, or one run, at this moment. `total` is 0 while it is not known; a dry run saves None."""
 
     label: str
     phase: str = "waiting"
     total: int = 0
     finished: int = 0
-    saved: int = 0
+    saved: int | None = 0
     parked: int = 0
     works_per_s: float = 0.0
     waiting: str = ""
     hosts: str = ""
 
     @property
-    def yield_text(self) -> str:
-        return f"{self.saved / self.finished:.0%}" if self.finished else "–"
+    def counts(self) -> list[str]:
+        """Works, speed, yield and parked works in words; empty where there is nothing to say yet."""
+        started = self.finished > 0
+        return [
+            f"{self.finished:,}/{self.total:,} works" if self.total else "",
+            f"{self.works_per_s:.1f}/s" if started else "",
+            f"yield {self.saved / self.finished:.0%}" if started and self.saved is not None else "",
+            f"{self.parked:,} parked" if self.parked else "",
+        ]
+
+    @property
+    def where(self) -> list[str]:
+        return [
+            f"waiting for {self.waiting}" if self.waiting else "",
+            f"asking {self.hosts}" if self.hosts else "",
+        ]
 
     def line(self) -> str:
-        parts = [f"{self.label}: {self.phase}, {self.finished}/{self.total} works"]
-        if self.finished:
-            parts.append(f"{self.works_per_s:.1f} works/s, yield {self.yield_text}")
-        if self.parked:
-            parts.append(f"{self.parked} parked")
-        if self.waiting:
-            parts.append(f"waiting for {self.waiting}")
-        if self.hosts:
-            parts.append(f"asking {self.hosts}")
-        return ", ".join(parts)
+        told = ", ".join(filter(None, [self.phase, *self.counts, *self.where]))
+        return f"{self.label}: {told}" if self.label else told
 
 
 def waiting_text(waiting: Sequence[Mapping[str, Any]]) -> str:
     """`arxiv (4 works, 2 s)`; the longest waits first, two of them."""
     slow = sorted(waiting, key=lambda w: -float(w["seconds"]))[:2]
     return ", ".join(
-        f"{w['group']} ({w['works']} works, {float(w['seconds']):.0f} s)" for w in slow if w["seconds"] >= 0.5
+        f"{w['group']} ({plural(w['works'], 'work')}, {float(w['seconds']):.0f} s)" for w in slow if w["seconds"] >= 0.5
     )
 
 
@@ -67,14 +77,20 @@ def hosts_text(hosts: Sequence[str]) -> str:
     return f"{shown} +{len(hosts) - 2}" if len(hosts) > 2 else shown
 
 
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 class Display:
     """Shows a list of states until it is closed."""
 
-    def __init__(self, console: Console, states: Sequence[State], title: str = "") -> None:
-        self._console, self.states, self._title = console, states, title
+    def __init__(self, console: Console, states: Sequence[State]) -> None:
+        self._console, self.states = console, states
         self._started = time.monotonic()
-        self._last_line = 0.0
-        self._live = Live(console=console, refresh_per_second=4, transient=False) if console.is_terminal else None
+        self._last_line = self._started
+        self._live = (
+            Live(console=console, get_renderable=self._table, refresh_per_second=4) if console.is_terminal else None
+        )
 
     def __enter__(self) -> Display:
         if self._live is not None:
@@ -84,39 +100,35 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.show(final=True)
         if self._live is not None:
+            self._live.transient = kind is not None  # the message that follows says all
             self._live.stop()
+        elif kind is None:
+            self.show(final=True)
 
     def show(self, *, final: bool = False) -> None:
-        if self._live is not None:
-            self._live.update(self._table())
-            return
+        """Elsewhere than on a terminal, where the states are read all the time, a line for each, but not too often."""
         now = time.monotonic()
-        if final or now - self._last_line >= _LINE_EVERY_S:
-            self._last_line = now
-            for state in self.states:
-                self._console.print(
-                    f"[{now - self._started:5.1f} s] {state.line()}", markup=False, highlight=False, soft_wrap=True
-                )
+        if self._live is not None or not (final or now - self._last_line >= _LINE_EVERY_S):
+            return
+        self._last_line = now
+        for state in self.states:
+            say(self._console, f"[{now - self._started:5.1f} s] {state.line()}")
 
     def _table(self) -> Table:
-        table = Table(box=None, padding=(0, 1), title=self._title or None, title_justify="left", title_style="bold")
-        for column in ("", "", "works", "works/s", "yield", "parked", "waiting for", "asking now"):
-            table.add_column(
-                column, no_wrap=True, justify="right" if column in ("works", "works/s", "yield", "parked") else "left"
-            )
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for justify in ("left", "left", "right", "right", "left", "right"):
+            table.add_column(no_wrap=True, justify=justify)
+        width = min(_BAR_WIDTH, self._console.width // 5)
+        table.add_column()  # the only one that gives way on a narrow terminal
         for state in self.states:
-            bar = ProgressBar(total=max(state.total, 1), completed=state.finished, width=24)
+            bar = ProgressBar(total=state.total, completed=state.finished, width=width)
+            where = " · ".join(filter(None, state.where)) or (state.phase if state.total else "")
             table.add_row(
                 Text(state.label, style="bold cyan"),
                 bar if state.total else Text(state.phase, style="dim"),
-                f"{state.finished}/{state.total}" if state.total else "",
-                f"{state.works_per_s:.1f}" if state.finished else "",
-                state.yield_text,
-                str(state.parked) if state.parked else "",
-                Text(state.waiting or (state.phase if state.total else ""), style="yellow" if state.waiting else "dim"),
-                Text(state.hosts, style="dim"),
+                *state.counts,
+                Text(where, style="yellow" if state.waiting else "dim", no_wrap=True, overflow="ellipsis"),
             )
         table.caption = f"{time.monotonic() - self._started:.0f} s"
         table.caption_justify = "left"
@@ -126,8 +138,9 @@ class Display:
 class RunDisplay:
     """The display of one run in this process."""
 
-    def __init__(self, console: Console) -> None:
-        self._state = State("works", phase="looking for works")
+    def __init__(self, console: Console, *, dry_run: bool = False) -> None:
+        self._state = State("", phase="looking for works", saved=None if dry_run else 0)
+        self._doing = "asking who has a copy" if dry_run else "downloading"
         self._display = Display(console, [self._state])
         self._pass_began = 0.0
 
@@ -140,20 +153,44 @@ class RunDisplay:
     ) -> None:
         self._display.__exit__(kind, error, trace)
 
-    def planned(self, count: int) -> None:
-        self._state.phase = f"{count} works planned"
+    def found(self, count: int) -> None:
+        self._state.phase = f"looking for works, {count:,} so far"
         self._display.show()
 
-    def start_pass(self, total: int) -> None:
-        self._state.total, self._state.phase = total, "downloading"
+    def start_pass(self, due: int) -> None:
+        self._state.total, self._state.phase = due, self._doing
         self._pass_began = time.monotonic()
 
     def update(self, progress: Progress) -> None:
         state = self._state
-        state.finished, state.saved, state.parked = progress.finished, progress.saved, progress.parked
+        state.finished, state.parked = progress.finished, progress.parked
+        state.saved = None if state.saved is None else progress.saved
         state.works_per_s = progress.finished / max(0.001, time.monotonic() - self._pass_began)
         state.waiting = waiting_text(
             [{"group": w.group, "works": w.works, "seconds": w.seconds} for w in progress.waiting]
         )
         state.hosts = hosts_text(progress.active_hosts)
         self._display.show()
+
+    def end_pass(self, why: str) -> None:
+        self._state.phase, self._state.waiting, self._state.hosts = why, "", ""
+
+
+class Notices(logging.Handler):
+    """Shows what the program logs as one line each, above the bar if there is one. Of an error it shows what the error says;
+    stack traces are for log files."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        said = f": {str(error).partition(chr(10))[0] or type(error).__name__}" if error is not None else ""
+        say(self._console, f"content: {record.getMessage()}{said}")
+
+
+def say(console: Console, message: str) -> None:
+    """Lines as they are: not wrapped, not coloured, nothing in them read as markup or sent to steer the terminal."""
+    for line in message.splitlines():
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

@@ -6,22 +6,24 @@ Reads what the person gave, watches over the run, and says how it ended. The wor
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
+from urllib.parse import urlsplit
 
 import typer
 
 from docstokg_assets.cli.options import (
     AcceptOption,
     ChunkSizeOption,
-    ConcurrentResolversOption,
     ConfigOption,
     HeadPrecheckOption,
     NoRobotsOption,
@@ -35,27 +37,39 @@ from docstokg_assets.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from docstokg_assets.cli.progress import RunDisplay
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.dispatcher import PassResult
+    from docstokg_assets.identifiers import Identifier
     from docstokg_assets.openalex import SetAside
     from docstokg_assets.orchestrator import DownloadRun, Services
     from docstokg_assets.sources import Collected
     from docstokg_assets.works import Work
+    from resources.catalog.catalog import Catalog
 
 app = typer.Typer()
 
 DONE, NOTHING_STARTED, SOMETHING_LEFT, INTERRUPTED = 0, 2, 3, 130
+_SHOWN = 20
+_SUMMARY = ("How works ended", "Waiting", "Where everything is")  # of the tables in summary.md
+_HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
 
 
 def pull(
     query: Annotated[
-        str | None, typer.Option("--query", help="OpenAlex filter, e.g. 'topics.id:T10102,publication_year:2024'.")
+        str | None,
+        typer.Option(
+            "--query", metavar="FILTER", help="OpenAlex filter, e.g. 'topics.id:T10102,publication_year:2024'."
+        ),
     ] = None,
     ids: Annotated[
         str | None,
-        typer.Option("--ids", help="File of OpenAlex ids, DOIs, arXiv ids, PMCIDs, one a line; - for stdin."),
+        typer.Option(
+            "--ids", metavar="FILE", help="File of OpenAlex ids, DOIs, arXiv ids, PMCIDs, one a line; - for stdin."
+        ),
     ] = None,
-    urls: Annotated[str | None, typer.Option("--urls", help="File of URLs, one a line; - for stdin.")] = None,
+    urls: Annotated[
+        str | None, typer.Option("--urls", metavar="FILE", help="File of URLs, one a line; - for stdin.")
+    ] = None,
     out: OutOption = None,
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -66,13 +80,17 @@ def pull(
     no_robots: NoRobotsOption = False,
     chunk_size: ChunkSizeOption = None,
     accept: AcceptOption = None,
-    concurrent_resolvers: ConcurrentResolversOption = None,
     head_precheck: HeadPrecheckOption = None,
     deadline: Annotated[
-        float | None, typer.Option("--deadline", min=1, help="Seconds after which works that still wait are parked.")
+        float | None,
+        typer.Option("--deadline", min=1, metavar="SECONDS", help="Time after which works that still wait are parked."),
     ] = None,
 ) -> None:
-    """Find and download the full text of works. Run it again and it goes on where it was."""
+    """Find and download the full text of works. Run it again and it goes on where it was.
+
+    Exit codes: 0 done; 2 nothing could start; 3 done, but something was set aside or is left for later; 130 interrupted.
+    """
+    from docstokg_assets.config import require_contact
     from docstokg_assets.openalex import SourceError
     from docstokg_assets.orchestrator import open_services
     from resources.artifacts.file_system import StoreError
@@ -87,22 +105,29 @@ def pull(
         no_robots=no_robots,
         chunk_size=chunk_size,
         accept=accept,
-        concurrent_resolvers=concurrent_resolvers,
         head_precheck=head_precheck,
     )
-    loaded = load_for_cli(config, os.environ, overrides).value
+
+    def load() -> ContentDownloadConfig:
+        loaded = load_for_cli(config, os.environ, overrides).value
+        require_contact(loaded)
+        return loaded
+
+    loaded = load()
     source = Source.from_options(query, ids, urls, loaded)
-
-    def reload() -> ContentDownloadConfig:
-        return load_for_cli(config, os.environ, overrides).value
-
     try:
         with _data_root(loaded, dry_run) as (effective, limits), open_services(effective, limits) as services:
-            code = _run(services, source, dry_run, deadline, reload)
+            code = _run(services, source, dry_run, deadline, load)
     except (CatalogError, StoreError, LimiterUnavailable) as error:
         _fail(str(error))
-    except (SourceError, HttpError) as error:
+    except SourceError as error:
         _fail(f"no works could be had: {error}")
+    except HttpError as error:
+        host = urlsplit(error.url).hostname or "the source"
+        _fail(f"no works could be had from {host}: {error}. Check the network, then run the same command again.")
+    except OSError as error:
+        where = error.filename or loaded.data_root
+        _fail(f"{where}: {error.strerror}. Check the folder and its disk, then run the same command again.")
     raise typer.Exit(code)
 
 
@@ -110,12 +135,15 @@ app.command("pull")(pull)
 app.command("run", help="The same as `pull`.")(pull)
 
 
+@dataclass
 class Source:
     """Where the works come from: exactly one of a query, ids and URLs, from the options or else the configuration."""
 
-    def __init__(self, kind: str, value: str) -> None:
-        self.kind, self.value = kind, value
-        self.set_aside: list[SetAside] = []
+    kind: str
+    value: str
+    identifiers: Sequence[Identifier] = ()
+    of_urls: Sequence[Work] = ()
+    set_aside: list[SetAside] = field(default_factory=list)
 
     @classmethod
     def from_options(
@@ -133,34 +161,60 @@ class Source:
             _fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
         kind, value = given[0]
         if kind == "query" and ":" not in value:
-            if Path(value).is_file():
-                return cls("ids", value)
-            _fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
-        return cls(kind, value)
+            if not Path(value).is_file():
+                _fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
+            kind = "ids"
+        return cls(kind, value) if kind == "query" else cls._from_file(kind, value)
 
-    def works(self, run: DownloadRun, collected: Collected) -> Iterator[Work]:
+    @classmethod
+    def _from_file(cls, kind: str, name: str) -> Source:
+        from docstokg_assets.cli.progress import plural
         from docstokg_assets.openalex.ids import read_ids
         from docstokg_assets.openalex.urls import read_urls
+
+        source, lines = cls(kind, name), _read_lines(name)
+        if kind == "urls":
+            source.of_urls, source.set_aside = read_urls(lines)
+        else:
+            source.identifiers, source.set_aside = read_ids(lines)
+        if not source.of_urls and not source.identifiers:
+            _tell_set_aside(_console(), source.set_aside)
+            what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
+            _fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one a line")
+        return source
+
+    def works(self, run: DownloadRun, collected: Collected) -> Iterator[Work]:
+        from docstokg_assets.openalex import RequestRefused
         from docstokg_assets.sources import works_of_ids
 
-        if self.kind == "query":
-            return run.collect(self.value, None, collected)
-        lines = _read_lines(self.value)
+        collected.set_aside += self.set_aside
         if self.kind == "urls":
-            works, collected.set_aside = read_urls(lines)
-            collected.works = len(works)
-            return iter(works)
-        identifiers, collected.set_aside = read_ids(lines)
-        return works_of_ids(run.asker(), run.openalex(), identifiers, collected)
+            collected.works = len(self.of_urls)
+            yield from self.of_urls
+        elif self.kind == "ids":
+            yield from works_of_ids(run.asker(), run.openalex(), self.identifiers, collected)
+        else:
+            went_on = collected.cursor is not None
+            try:
+                yield from run.collect(self.value, None, collected)
+            except RequestRefused:
+                if not went_on:
+                    raise
+                collected.cursor = None  # too old to be understood: the list begins anew
+                yield from run.collect(self.value, None, collected)
 
 
 def _read_lines(name: str) -> list[str]:
     try:
-        if name == "-":
-            return sys.stdin.buffer.read().decode("utf-8", "replace").splitlines()
-        return Path(name).read_bytes().decode("utf-8", "replace").splitlines()
+        with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
+            data = file.read()
     except OSError as error:
         _fail(f"{name} cannot be read: {error.strerror}. Give a file with one entry a line, or - for standard input.")
+    except ValueError as error:  # a name that no file can have
+        _fail(f"{name!r} cannot be read: {error}. Give a file with one entry a line, or - for standard input.")
+    # Not `splitlines`: it knows line ends that no editor counts.
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 @contextmanager
@@ -181,136 +235,234 @@ def _run(
     source: Source,
     dry_run: bool,
     deadline: float | None,
-    reload: Callable[[], ContentDownloadConfig],
+    load: Callable[[], ContentDownloadConfig],
 ) -> int:
-    from rich.console import Console
+    from docstokg_assets.cli.progress import RunDisplay, plural
+    from docstokg_assets.orchestrator import DownloadRun
 
-    from docstokg_assets.cli.progress import RunDisplay
-    from docstokg_assets.orchestrator import DownloadRun, export_lake
+    console = _console()
+    signals = Signals(console)
+    scope = {source.kind: source.value}
+    run_id, collected = _begin_or_go_on(services.catalog, scope)
+    trouble: list[str] = []
+    run = DownloadRun(services, run_id, stop=signals.stop, scope=scope, dry_run=dry_run)
+    signals.reload = lambda: run.reload_with(load)
+    with signals.watched(), _logged(console, None if dry_run else run.folder / "run.log"):
+        with run, RunDisplay(console, dry_run=dry_run) as display:
+            run.take_in(_as_they_come(source, run, collected, signals, display, trouble))
+            services.catalog.report_progress(run.run_id, {"cursor": collected.cursor})
+            _keep_aside(services.catalog, run, source, collected)
+            before = services.catalog.queue_counts(run_id=run.run_id)
+            due = before.total - before.done - before.retry
+            if not dry_run:
+                _say(
+                    console,
+                    f"run {run.run_id}: {due:,} of {plural(before.total, 'work')} to do, in {run.folder.parent}",
+                )
+            display.start_pass(due)
+            result = run.drain(of_run=True, deadline_s=deadline, on_progress=display.update)
+            display.end_pass(_HOW_IT_ENDED.get(result.ended, result.ended))
+        if dry_run:
+            _show_dry_run(services, run)
+        elif not signals.stop.is_set():
+            _export_and_report(services, run, shown=result.finished > 0)
+    _tell_set_aside(console, collected.set_aside)
+    for message in trouble:
+        _say(console, f"the source of works stopped early: {message}")
+    if signals.stop.is_set():
+        _say(console, "Interrupted; nothing is lost. Run the same command again to go on.")
+        return INTERRUPTED
+    left = not dry_run and _tell_what_is_left(console, services.catalog, run, before.done, result.finished)
+    return SOMETHING_LEFT if left or collected.set_aside or trouble else DONE
+
+
+def _begin_or_go_on(catalog: Catalog, scope: dict[str, str]) -> tuple[str | None, Collected]:
+    """A new run, unless the list of the same query broke off in the last one: then that run goes on where its list ended."""
     from docstokg_assets.sources import Collected
 
-    console = Console(stderr=True)
-    stop = threading.Event()
-    collected = Collected()
-    trouble: list[str] = []
-    run = DownloadRun(services, stop=stop, scope={source.kind: source.value}, dry_run=dry_run)
-    with _signals(stop, lambda: run.reload_with(reload)), run, RunDisplay(console) as display:
-        planned = run.take_in(_until_trouble(source.works(run, collected), trouble), display.planned)
-        display.start_pass(planned.works)
-        result = run.drain(of_run=True, deadline_s=deadline, on_progress=display.update)
-    _keep_aside(services, run, source, collected)
-    if dry_run:
-        _show_dry_run(services, run)
-    else:
-        export_lake(services)
-        _show_summary(services, run)
-    return _say_how_it_ended(services, run, result, collected, trouble, planned.works, stop)
+    last = next((run for run in catalog.runs() if run.scope == scope), None)
+    cursor = (last.progress or {}).get("cursor") if last is not None else None
+    if last is None or last.finished_at is None or not isinstance(cursor, str):
+        return None, Collected()
+    return last.run_id, Collected(works=catalog.queue_counts(run_id=last.run_id).total, cursor=cursor)
 
 
-def _until_trouble(works: Iterator[Work], trouble: list[str]) -> Iterator[Work]:
+def _as_they_come(
+    source: Source,
+    run: DownloadRun,
+    collected: Collected,
+    signals: Signals,
+    display: RunDisplay,
+    trouble: list[str],
+) -> Iterator[Work]:
     """What came before a source failed is kept and downloaded; when nothing came, the failure is the answer."""
     from docstokg_assets.openalex import SourceError
-    from resources.http.errors import HttpError
+    from resources.http.errors import HttpError, Interrupted
 
-    came = 0
+    works = source.works(run, collected)
     try:
-        for work in works:
-            came += 1
+        while True:
+            with signals.cut_short():
+                work = next(works, None)
+            if work is None:
+                return
+            display.found(collected.works)
             yield work
+    except Interrupted:
+        return
     except (SourceError, HttpError) as error:
-        if came == 0:
+        if collected.works == 0:
             raise
         trouble.append(str(error))
 
 
-@contextmanager
-def _signals(stop: threading.Event, reload: Callable[[], None]) -> Iterator[None]:
+class Signals:
     """The first SIGINT or SIGTERM ends the run in order, the second at once; SIGHUP reloads the configuration."""
 
-    def end(number: int, frame: object) -> None:
-        if stop.is_set():
-            os._exit(INTERRUPTED)
-        stop.set()
+    def __init__(self, console: Console) -> None:
+        self.stop = threading.Event()
+        self.reload: Callable[[], None] = lambda: None
+        self._console = console
+        self._cut = False
 
-    previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    if hasattr(signal, "SIGHUP"):
-        previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: reload())
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        handlers = {signal.SIGINT: self._end, signal.SIGTERM: self._end, signal.SIGHUP: lambda *_: self.reload()}
+        previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def cut_short(self) -> Iterator[None]:
+        """What blocks this thread inside is not waited for: the signal raises Interrupted in the middle of it."""
+        self._cut = True
+        try:
+            yield
+        finally:
+            self._cut = False
+
+    def _end(self, number: int, frame: object) -> None:
+        from resources.http.errors import Interrupted
+
+        if self.stop.is_set():
+            if self._console.is_terminal:
+                os.write(2, b"\x1b[?25h\n")  # the bar has hidden the cursor
+            os._exit(INTERRUPTED)
+        self.stop.set()
+        _say(self._console, "Ending: what is under way gets a few seconds; the same signal again ends at once.")
+        if self._cut:
+            raise Interrupted("the run is being ended")
+
+
+@contextmanager
+def _logged(console: Console, file: Path | None) -> Iterator[None]:
+    """What is logged is told in one line, and kept with its stack trace in a file, which appears with its first line."""
+    from docstokg_assets.cli.progress import Notices
+
+    handlers: list[logging.Handler] = [Notices(console)]
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        kept = logging.FileHandler(file, delay=True, encoding="utf-8")
+        kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handlers.append(kept)
+    ours = [logging.getLogger(name) for name in ("docstokg_assets", "resources")]
+    levels = [logger.level for logger in ours]
+    for logger in ours:
+        logger.setLevel(logging.INFO)
+        for handler in handlers:
+            logger.addHandler(handler)
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for logger, level in zip(ours, levels, strict=True):
+            logger.setLevel(level)
+            for handler in handlers:
+                logger.removeHandler(handler)
+        for handler in handlers:
+            handler.close()
 
 
-def _keep_aside(services: Services, run: DownloadRun, source: Source, collected: Collected) -> None:
+def _keep_aside(catalog: Catalog, run: DownloadRun, source: Source, collected: Collected) -> None:
     from resources.catalog.rows import SetAside as Row
 
     rows = [Row(run.run_id, source.value, f"{a.where}: {a.text}".rstrip(": "), a.reason) for a in collected.set_aside]
-    services.catalog.add_set_aside(rows)
+    catalog.add_set_aside(rows)
 
 
-def _show_summary(services: Services, run: DownloadRun) -> None:
-    from datetime import UTC, datetime
-
+def _export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> None:
+    """The lake and summary.md. Both can be made again from the catalog, so a run never fails for want of them."""
     from rich.console import Console
 
+    from docstokg_assets.orchestrator import export_lake
     from docstokg_assets.telemetry import report as reports
     from docstokg_assets.telemetry.metrics import Scope
 
     root = services.config.data_root
-    built = reports.build_report(root, Scope(None, run.run_id), services.catalog, datetime.now(UTC))
-    (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
-    Console().print(reports.to_terminal(built))
+    try:
+        export_lake(services)
+        built = reports.build_report(root, Scope(None, run.run_id), services.catalog, datetime.now(UTC))
+        (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
+    except Exception:
+        logging.getLogger(__name__).warning("the report could not be made", exc_info=True)
+        return
+    if shown:
+        Console().print(reports.to_terminal(built, only=_SUMMARY))
 
 
 def _show_dry_run(services: Services, run: DownloadRun) -> None:
     """What would be tried, from the outcomes that the dry run left in its passing catalog."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table("Work", "Title", "Resolver", "Tier", "URL", title="What would be tried")
+    console, works, urls = Console(), 0, 0
     for entry in services.catalog.entries(run_id=run.run_id):
         candidates = entry.meta.get("candidates", [])
-        for candidate in candidates or [{"resolver": "–", "tier": "–", "url": "no copy is known"}]:
-            title = (entry.title or "")[:50]
-            table.add_row(entry.work_id, title, candidate["resolver"], candidate["tier"], candidate["url"])
-    Console().print(table)
+        works, urls = works + 1, urls + len(candidates)
+        _say(console, f"{entry.work_id}  {entry.title or ''}".rstrip())
+        for candidate in candidates:
+            _say(console, f"    {candidate['resolver']:<10} {candidate['tier']:<14} {candidate['url']}")
+        if not candidates:
+            _say(console, "    no copy is known")
+    _say(_console(), f"{works:,} works, {urls:,} URLs that would be tried; nothing was fetched, nothing was written.")
 
 
-def _say_how_it_ended(
-    services: Services,
-    run: DownloadRun,
-    result: PassResult,
-    collected: Collected,
-    trouble: list[str],
-    works: int,
-    stop: threading.Event,
-) -> int:
-    console = _plain_console()
-    for aside in collected.set_aside[:20]:
-        console.print(f"set aside: {aside.where}: {aside.reason} {aside.text!r}")
-    if len(collected.set_aside) > 20:
-        console.print(f"… and {len(collected.set_aside) - 20} more; all are in the catalog (table set_aside)")
-    for message in trouble:
-        console.print(f"the source of works stopped early: {message}")
-    counts = services.catalog.queue_counts(run_id=run.run_id)
+def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:
+    for aside in set_aside[:_SHOWN]:
+        _say(console, f"set aside: {aside.where}: {aside.reason}: {aside.text!r}")
+    if len(set_aside) > _SHOWN:
+        _say(console, f"… and {len(set_aside) - _SHOWN:,} more")
+
+
+def _tell_what_is_left(console: Console, catalog: Catalog, run: DownloadRun, done_before: int, finished: int) -> int:
+    """How many works are not done; says when to come back for them, and what was there already."""
+    from docstokg_assets.cli.progress import plural
+
+    counts = catalog.queue_counts(run_id=run.run_id)
     left = counts.total - counts.done
-    if works and not result.finished and not left:
-        console.print(f"All {works} works were finished before; nothing was downloaded again.")
-    if left and not run.dry_run:
-        console.print(f"{left} works are left for later; run the same command again to go on.")
-    if stop.is_set():
-        console.print("Interrupted; nothing is lost.")
-        return INTERRUPTED
-    if run.dry_run:
-        return SOMETHING_LEFT if collected.set_aside or trouble else DONE
-    return SOMETHING_LEFT if collected.set_aside or trouble or left else DONE
+    if not counts.total:
+        _say(console, "There are no such works.")
+    elif done_before:
+        also = "" if finished else "; nothing was downloaded again"
+        _say(console, f"{plural(done_before, 'work')} of {counts.total:,} had been finished before{also}.")
+    if left:
+        due = catalog.next_due(run_id=run.run_id) if counts.queued_due == 0 else None
+        when = f" from {datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M} UTC on" if due is not None else ""
+        _say(console, f"{plural(left, 'work')} left for later; run the same command again{when}.")
+    return left
 
 
-def _plain_console() -> Console:
+def _console() -> Console:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, markup=False)
+    return Console(stderr=True)
+
+
+def _say(console: Console, message: str) -> None:
+    from docstokg_assets.cli.progress import say
+
+    say(console, message)
 
 
 def _fail(message: str) -> NoReturn:

@@ -28,7 +28,12 @@ ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key"}
 
 class DownloadSettings(Section):
     chunk_size_bytes: int = Field(262_144, ge=1024, description="bytes read at once")
-    verify_content_length: bool = Field(True, description="refuse a body that is not as long as its header says")
+    atomic_write: Literal[True] = Field(
+        True, description="a file appears under its name only when it is whole; always on"
+    )
+    verify_content_length: Literal[True] = Field(
+        True, description="refuse a body that is not as long as its header says; always on"
+    )
     max_bytes: int = Field(104_857_600, gt=0, description="a larger file is not kept")
     head_precheck: bool = Field(True, description="ask HEAD before GET where that tells something")
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
@@ -45,6 +50,8 @@ class TelemetrySettings(Section):
     sinks: tuple[Literal["jsonl", "csv", "console"], ...] = Field(
         ("jsonl", "csv"), description="where attempts are written"
     )
+    manifest_path: Path | None = Field(None, description="the JSONL manifest; in the run's folder when not set")
+    csv_path: Path | None = Field(None, description="the attempts as CSV; in the run's folder when not set")
     last_csv_rows: int = Field(1000, ge=1, description="rows of manifest.last.csv")
 
 
@@ -76,7 +83,6 @@ class ResolversSettings(Section):
     """What all resolvers share; the model in use has a field for each of them besides, see `resolvers_model`."""
 
     order: tuple[str, ...] = Field((), min_length=1, description="who is asked, in this order inside each tier")
-    max_concurrent_resolvers: int = Field(1, ge=1, le=32, description="resolvers of one tier that run side by side")
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

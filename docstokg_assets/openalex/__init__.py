@@ -25,3 +25,7 @@ class SourceError(Exception):
         self.message = message
         self.remedy = remedy
         self.retry_at = retry_at
+
+
+class RequestRefused(SourceError):
+    """The source does not accept the request as it is: its filter or, of a list that was left for long, its cursor."""

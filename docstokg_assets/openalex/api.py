@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from docstokg_assets.identifiers import Identifier, arxiv_doi, arxiv_without_version
 from docstokg_assets.loose_json import mapping, text
-from docstokg_assets.openalex import SetAside, SourceError
+from docstokg_assets.openalex import RequestRefused, SetAside, SourceError
 from docstokg_assets.openalex.ids import work_from_identifier
 from docstokg_assets.works import UnreadableRecord, Work, work_from_openalex
 from resources.http.messages import Request, Response, Role
@@ -31,7 +31,7 @@ SELECT = (
     "primary_location,locations,updated_date"
 )
 _KEY_REMEDY = "Set DOCSTOKG_CONTENT_API_KEY_OPENALEX to a valid key; https://openalex.org/users gives one for free."
-_FILTER_REMEDY = "Correct the OpenAlex filter in the configuration (openalex.filter)."
+_FILTER_REMEDY = "Correct the OpenAlex filter (--query, or openalex.filter in the configuration)."
 _LATER_REMEDY = "Start the same command again later; it goes on from the last page."
 
 
@@ -161,7 +161,7 @@ class OpenAlexApi:
             case 401:
                 return SourceError(f"OpenAlex did not accept the API key ({said}).", _KEY_REMEDY)
             case 400:
-                return SourceError(f"OpenAlex refused the request ({said}).", _FILTER_REMEDY)
+                return RequestRefused(f"OpenAlex refused the request ({said}).", _FILTER_REMEDY)
             case 429 if _is_plan_gated(body):
                 remedy = "Leave that filter or sort order out, or use a key with such a plan."
                 return SourceError(f"OpenAlex wants another plan for this request: {said}", remedy)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -124,6 +124,9 @@ def _files(data_root: Path, scope: Scope) -> list[tuple[str, str]]:
 
 def headline(report: Report) -> str:
     slis, waiting = report.slis, sum(wait.works for wait in report.waiting)
+    if slis.yield_ is None and report.queue.done:
+        left = report.queue.total - report.queue.done
+        return f"Nothing was finished here: {report.queue.done:,} works had been before, {left:,} are left."
     if slis.yield_ is None:
         return f"No work is finished yet; {report.queue.total:,} are in the queue."
     parts = [f"{slis.finished:,} works finished", f"{slis.saved:,} with full text ({shown(slis.yield_, 'share')})"]
@@ -298,8 +301,8 @@ def to_json(report: Report) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
-def to_terminal(report: Report) -> RenderableType:
-    """A rich renderable; print it on a `rich.console.Console`."""
+def to_terminal(report: Report, only: Collection[str] = ()) -> RenderableType:
+    """A rich renderable; print it on a `rich.console.Console`. `only` names the tables for those who want it short."""
     from rich import box
     from rich.console import Group
     from rich.panel import Panel
@@ -311,7 +314,7 @@ def to_terminal(report: Report) -> RenderableType:
         (headline(report), "bold"), f"\n{bar(report.slis.yield_, 60)}\n", (f"{moment(report.generated_at)} UTC", "dim")
     )
     parts: list[RenderableType] = [Panel(head, title=f"{TITLE} · {report.scope}", border_style="cyan")]
-    for table in tables(report):
+    for table in (table for table in tables(report) if not only or table.title in only):
         grid = RichTable(title=table.title, title_justify="left", title_style="bold cyan", box=box.SIMPLE_HEAD)
         for column in table.columns:
             justify: JustifyMethod = "right" if column in table.right else "left"
@@ -319,8 +322,9 @@ def to_terminal(report: Report) -> RenderableType:
         for row in table.rows:
             grid.add_row(*map(_coloured, row))
         parts.append(grid)
-    queries = "\n".join(f'-- {question}\ncontent query --out {report.data_root} "{sql}"' for question, sql in QUERIES)
-    parts.append(Panel(Syntax(queries, "sql", theme="ansi_dark", word_wrap=True), title="Ask it yourself"))
+    if not only:
+        ask = "\n".join(f'-- {question}\ncontent query --out {report.data_root} "{sql}"' for question, sql in QUERIES)
+        parts.append(Panel(Syntax(ask, "sql", theme="ansi_dark", word_wrap=True), title="Ask it yourself"))
     return Group(*parts)
 
 

@@ -51,7 +51,7 @@ def test_print_config_names_the_option_that_a_value_came_from(
     monkeypatch.setenv("DTKG_WORKERS", "16")
     code = content(
         monkeypatch, "print-config", "--format", "yaml", "--resolver-order", "unpaywall,arxiv", "--no-head-precheck",
-        "--out", "papers", "--chunk-size", "4096", "--accept", "application/pdf", "--concurrent-resolvers", "4",
+        "--out", "papers", "--chunk-size", "4096", "--accept", "application/pdf",
     )  # fmt: skip
     assert code == 0
     out = capsys.readouterr().out
@@ -62,7 +62,6 @@ def test_print_config_names_the_option_that_a_value_came_from(
     assert "data_root: papers  # command line --out" in lines
     assert "chunk_size_bytes: 4096  # command line --chunk-size" in lines
     assert "accept: application/pdf  # command line --accept" in lines
-    assert "max_concurrent_resolvers: 4  # command line --concurrent-resolvers" in lines
     assert yaml.safe_load(out)["workers"] == 16
 
 

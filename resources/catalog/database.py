@@ -188,6 +188,7 @@ _REMEDIES = {
     "unable to open": _NO_ACCESS,
     "permission denied": _NO_ACCESS,
     "not a directory": "Choose another data_root.",
+    "no such file": "Choose another data_root.",
     "file exists": "Choose another data_root.",
     "not a database": "Choose another data_root, or move the file away.",
     "malformed": "Restore it from a backup; a file system check is advisable.",

@@ -1,1 +1,1 @@
-"""The polite HTTP client, one concern a module: settings, canonical keys, guard, robots, retry decision, wire, exchange."""
+"""The polite HTTP client, one concern a module: settings, keys, guard, robots, retry decision, exchange, codings, wire."""

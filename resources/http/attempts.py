@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from resources.clock import Clock, utc
 from resources.http.canonical import canonical_url, host_of
-from resources.http.messages import Request
+from resources.http.messages import Request, parse_length
 from resources.http.redact import redact_url
 from resources.records import AttemptRecord, Reason, Status
+
+_LEAST_SECRET = 8  # letters; what is shorter keeps nothing secret, and may stand in any URL by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,11 @@ class AttemptLog:
     ) -> None:
         """`url` is the hop that was asked; `fields` are further fields of the record."""
         received = headers or {}
-        length = received.get("content-length", "")
         shown = redact_url(url)
+        # a server may repeat the key that it was given in the address that it redirects to
+        for secret in (*request.secret_params.values(), *request.secret_headers.values()):
+            if len(secret) >= _LEAST_SECRET:
+                shown = shown.replace(secret, "***").replace(quote(secret, safe=""), "***")
         self.emit(
             AttemptRecord(
                 ts=utc(self.clock.wall()),
@@ -51,7 +57,7 @@ class AttemptLog:
                 status=status,
                 reason=reason,
                 content_type=received.get("content-type"),
-                content_length_hdr=int(length) if length.isdigit() else None,
+                content_length_hdr=parse_length(received.get("content-length")),
                 extra=extra or {},
                 work_id=self.work_id,
                 year=self.year,

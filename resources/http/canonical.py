@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+import idna
+
 _TRACKING_PREFIXES = ("utm_", "mc_", "hsa_", "pk_", "piwik_", "matomo_")
 _TRACKING = frozenset(
     {"fbclid", "gclid", "dclid", "gbraid", "wbraid", "msclkid", "yclid", "igshid", "twclid", "ttclid", "mkt_tok", "_ga"}
@@ -11,35 +13,40 @@ _TRACKING = frozenset(
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _SAFE_PATH = "/:@!$&'()*+,;=~-._"
-_SAFE_QUERY = "/:@!$'()*,;~-._?"
+_SAFE_QUERY = "/:@!$'()*,;~-._?=+"
 
 
 def canonical_url(url: str) -> str:
-    """Lower-case scheme and host, no default port, credentials, fragment, trailing slash or tracking parameters; sorted query."""
-    parts = urlsplit(url.strip())
-    scheme = parts.scheme.lower()
-    host = host_of(url)
-    port = _port(parts)
-    netloc = host if port is None or port == _DEFAULT_PORTS.get(scheme) else f"{host}:{port}"
+    """Lower-case scheme and host, no default port, credentials, fragment, trailing slash or tracking parameters; sorted query.
+    A text that cannot be read as a URL is its own key."""
+    text = url.strip()
+    try:
+        parts = urlsplit(text)
+        netloc = authority_of(text)
+    except ValueError:
+        return text
     path = _normal_escapes(parts.path, _SAFE_PATH).rstrip("/")
-    pairs = sorted(pair for pair in parts.query.split("&") if pair and not _is_tracking(pair.partition("=")[0]))
-    query = "&".join(_normal_escapes(pair, _SAFE_QUERY + "=+") for pair in pairs)
-    return urlunsplit((scheme, netloc, path, query, ""))
+    pairs = [pair for pair in parts.query.split("&") if pair and not _is_tracking(pair.partition("=")[0])]
+    query = "&".join(sorted(_normal_escapes(pair, _SAFE_QUERY) for pair in pairs))
+    return urlunsplit((parts.scheme.lower(), netloc, path, query, ""))
 
 
 def host_of(url: str) -> str:
-    """Host name in lower case, without port, brackets, trailing dot; the empty string when there is none."""
+    """Host name as it is sent: ASCII, in lower case, without port, brackets, trailing dot; empty when there is none."""
     try:
-        return (urlsplit(url).hostname or "").rstrip(".").lower()
+        host = urlsplit(url).hostname or ""
+        # the mapping that the HTTP library uses, so that a name in look-alike letters is judged by what it becomes
+        return (host if host.isascii() else idna.encode(host, uts46=True).decode()).rstrip(".")
     except ValueError:
         return ""
 
 
-def _port(parts: object) -> int | None:
-    try:
-        return parts.port  # type: ignore[attr-defined,no-any-return]
-    except ValueError:
-        return None
+def authority_of(url: str) -> str:
+    """Host and, unless it is the scheme's own, port. ValueError when it cannot be read."""
+    parts = urlsplit(url)
+    host, port = host_of(url), parts.port
+    name = f"[{host}]" if ":" in host else host
+    return name if port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f"{name}:{port}"
 
 
 def _is_tracking(name: str) -> bool:
@@ -52,11 +59,15 @@ def _normal_escapes(text: str, safe: str) -> str:
     pieces = []
     for index, piece in enumerate(text.split("%")):
         if index == 0:
-            pieces.append(quote(piece, safe=safe))
+            pieces.append(_quoted(piece, safe))
         elif len(piece) >= 2 and all(c in "0123456789abcdefABCDEF" for c in piece[:2]):
             character = chr(int(piece[:2], 16))
             bare = character.isascii() and (character.isalnum() or character in "-._~")
-            pieces.append((character if bare else f"%{piece[:2].upper()}") + quote(piece[2:], safe=safe))
+            pieces.append((character if bare else f"%{piece[:2].upper()}") + _quoted(piece[2:], safe))
         else:
-            pieces.append("%25" + quote(piece, safe=safe))
+            pieces.append("%25" + _quoted(piece, safe))
     return "".join(pieces)
+
+
+def _quoted(text: str, safe: str) -> str:
+    return quote(text, safe=safe, errors="replace")

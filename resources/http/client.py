@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 
 from resources.clock import Clock, SystemClock
 from resources.http.attempts import AttemptLog
@@ -53,14 +54,14 @@ class HttpClient:
         stopped: Callable[[], bool] = lambda: False,
     ) -> Response:
         """One exchange from beginning to end in the calling thread, waiting where it must."""
-        exchange = self.exchange(request, log, policy)
-        try:
-            step: Step = next(exchange)
-            while True:
-                step = self._perform(exchange, step, stopped)
-        except StopIteration as done:
-            response: Response = done.value
-            return response
+        with closing(self.exchange(request, log, policy)) as exchange:
+            try:
+                step: Step = next(exchange)
+                while True:
+                    step = self._perform(exchange, step, stopped)
+            except StopIteration as done:
+                response: Response = done.value
+                return response
 
     def _perform(self, exchange: Exchange, step: Step, stopped: Callable[[], bool]) -> Step:
         if not isinstance(step, Send):
@@ -94,6 +95,7 @@ class HttpClient:
         """For requests that begin from now on."""
         self.wire.settings = settings
         self._exchanger.settings, self._exchanger.robots = settings, robots
+        self.hosts.robots_ttl_s = robots.ttl_seconds
 
     def close(self) -> None:
         self.wire.close()

@@ -2,7 +2,7 @@
 
     HttpError
     ├── RefusedError            nothing was sent
-    │   ├── SchemeRefused       blocked-scheme      not https (or http for a host that is not on the allow-list)
+    │   ├── SchemeRefused       blocked-scheme      not https, or a URL or header that cannot be put on the wire
     │   ├── AddressRefused      blocked-address     a private, local or otherwise non-public address
     │   ├── RobotsRefused       robots              robots.txt forbids it
     │   └── RobotsUnavailable   robots-unavailable  robots.txt could not be read: forbidden for now

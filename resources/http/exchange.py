@@ -9,29 +9,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
-from urllib.parse import urljoin
+from typing import Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 from requests.cookies import RequestsCookieJar
 
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
-from resources.http.canonical import host_of
+from resources.http.canonical import authority_of, host_of
 from resources.http.errors import (
     ContentRefused,
     HostClosed,
     HttpError,
+    Interrupted,
     RedirectLoop,
     RobotsRefused,
     RobotsUnavailable,
-    TransportError,
 )
 from resources.http.guard import guarded_url
 from resources.http.headers import request_headers, robots_token
 from resources.http.hosts import MAX_ROBOTS_BYTES, HostBook, Rules
 from resources.http.messages import BodySink, Request, Response, ResponseHead, Role
-from resources.http.retry import Again, CloseHost, decide
+from resources.http.retry import Again, CloseHost, Decision, Settled, decide
 from resources.http.settings import HttpSettings, RetrySettings, RobotsSettings
 from resources.records import Reason, Status
 
@@ -51,6 +52,7 @@ class Send:
     jar: RequestsCookieJar
     max_bytes: int
     secret_params: Mapping[str, str]
+    beginning_only: bool = False
     open_sink: Any = None  # Callable[[ResponseHead], BodySink] | None
     resolver: str | None = None
     min_interval_s: float | None = None  # crawl-delay
@@ -110,17 +112,22 @@ class Exchanger:
         jar = RequestsCookieJar()
         hops: list[str] = []
         seen: set[tuple[str, str]] = set()
-        first_host = ""
-        url = request.url
+        url, own = request.url, True
+        before: _Origin | None = None
         while True:
             try:
                 url = guarded_url(url, self.settings)
-                first_host = first_host or host_of(url)
+                headers = request_headers(self.settings, request)
                 delay = yield from self._permission(request, url, log)
             except HttpError as refusal:
                 self._log_refusal(request, url, log, refusal)
                 raise
-            send = self._send(request, url, jar, delay, policy, own_host=host_of(url) == first_host)
+            here = _origin(url)
+            own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
+            if before is not None and before.door != here.door:
+                jar = RequestsCookieJar()
+            before = here
+            send = self._send(request, url, headers, jar, delay, policy, own)
             reply = yield from self._with_retries(request, send, log, policy.retry or self.settings.retry)
             target = reply.head.headers.get("location")
             if not (request.follow_redirects and reply.head.status in _REDIRECTS and target):
@@ -134,29 +141,29 @@ class Exchanger:
                 log.write(request, url, Status.DOWNLOAD_ERROR, Reason.REDIRECT_LOOP, extra={"hops": len(hops)})
                 raise RedirectLoop(f"redirected in a circle or more than {self.settings.max_redirects} times", url=url)
             seen.add(state)
-            url = urljoin(url, target)
+            url = _joined(url, target)
 
     def _send(
         self,
         request: Request,
         url: str,
+        headers: Mapping[str, str],
         jar: RequestsCookieJar,
         delay: float | None,
         policy: RequestPolicy,
-        own_host: bool,
+        own: bool,
     ) -> Send:
-        headers = request_headers(self.settings, request)
-        if own_host:  # keys go to the host that they belong to, never to where it redirects
-            headers |= dict(request.secret_headers)
         return Send(
             url=url,
             verb=request.verb,
             role=request.role,
             host=host_of(url),
-            headers=headers,
+            # keys go to the origin that they belong to, never to where it redirects
+            headers={**headers, **request.secret_headers} if own else headers,
             jar=jar,
             max_bytes=request.max_bytes or self.settings.max_page_bytes,
-            secret_params=request.secret_params if own_host else {},
+            secret_params=request.secret_params if own else {},
+            beginning_only=request.beginning_only,
             open_sink=request.sink,
             resolver=request.resolver,
             min_interval_s=delay,
@@ -169,51 +176,53 @@ class Exchanger:
         """Returns the crawl delay, if any; raises when robots.txt forbids the URL."""
         if not self.robots.enabled or not request.obey_robots or request.role is Role.METADATA:
             return None
-        host = host_of(url)
-        while (rules := self.hosts.rules(host)) is None:
-            if self.hosts.begin_fetch(host):
+        site = authority_of(url)
+        while (rules := self.hosts.rules(site)) is None:
+            if self.hosts.begin_fetch(site):
                 try:
-                    rules = yield from self._fetch_robots(url, log)
+                    # somebody may have finished reading it since we looked
+                    rules = self.hosts.rules(site) or (yield from self._fetch_robots(url, log))
                 finally:
-                    self.hosts.end_fetch(host)
+                    self.hosts.end_fetch(site)
             else:
-                yield Pause(_ROBOTS_POLL_S, host, Reason.ROBOTS)
+                yield Pause(_ROBOTS_POLL_S, host_of(url), Reason.ROBOTS)
         agent = robots_token(self.settings)
         if not rules.available:
-            raise RobotsUnavailable(f"robots.txt of {host} cannot be read at the moment", url=url, until=rules.expires)
+            raise RobotsUnavailable(f"robots.txt of {site} cannot be read at the moment", url=url, until=rules.expires)
         if not rules.allows(url, agent):
-            raise RobotsRefused(f"robots.txt of {host} forbids this URL", url=url)
+            raise RobotsRefused(f"robots.txt of {site} forbids this URL", url=url)
         return rules.crawl_delay(agent)
 
     def _fetch_robots(self, url: str, log: AttemptLog) -> Generator[Step, Reply | None, Rules]:
-        host = host_of(url)
         request = Request(
             urljoin(url, "/robots.txt"),
             Role.LANDING,
-            verb="GET",
             headers={"Accept": "text/plain, */*;q=0.1"},
             obey_robots=False,
-            max_bytes=8 * MAX_ROBOTS_BYTES,
+            max_bytes=MAX_ROBOTS_BYTES,
+            beginning_only=True,
             resolver="robots",
         )
+        retry = self.settings.retry.model_copy(update={"max_attempts": min(2, self.settings.retry.max_attempts)})
         status: int | None = None
-        body = ""
-        fetch = self.exchange(
-            request, replace(log, emit=_as_robots(log)), RequestPolicy(retry=RetrySettings(max_attempts=2))
-        )
+        body = b""
         try:
-            response = yield from fetch
-            status, body = response.status, response.body[:MAX_ROBOTS_BYTES].decode("utf-8", "replace")
+            response = yield from self.exchange(request, replace(log, emit=_as_robots(log)), RequestPolicy(retry=retry))
+            status, body = response.status, response.body
         except RedirectLoop:
             status = 404  # RFC 9309: more than five redirects may be taken as unavailable, which allows
+        except (HostClosed, Interrupted):
+            raise  # says nothing about robots.txt
         except HttpError:
-            status = None
-        self.hosts.save_rules(host, status, body)
-        return Rules.read(status, body, self.clock.wall(), self.robots.ttl_seconds)
+            pass
+        if len(body) >= MAX_ROBOTS_BYTES:
+            body = body[: body.rfind(b"\n") + 1]  # half a rule may forbid more than the whole
+        return self.hosts.save_rules(authority_of(url), status, body.decode("utf-8-sig", "replace"))
 
     def _log_refusal(self, request: Request, url: str, log: AttemptLog, refusal: HttpError) -> None:
         robots = isinstance(refusal, RobotsRefused | RobotsUnavailable)
-        status = Status.ROBOTS_DISALLOWED if robots else Status.DOWNLOAD_ERROR
+        closed = isinstance(refusal, HostClosed)
+        status = Status.ROBOTS_DISALLOWED if robots else Status.SKIPPED if closed else Status.DOWNLOAD_ERROR
         log.write(request, url, status, refusal.reason, verb="ROBOTS" if robots else None)
 
     # -- retries ------------------------------------------------------------------------------------------------------
@@ -225,19 +234,17 @@ class Exchanger:
         while True:
             yield from self._wait_while_closed(request, send, log, retry)
             tries += 1
-            reply, error = None, None
+            reply: Reply | None = None
+            error: HttpError | None = None
             try:
                 reply = yield send
-            except TransportError as failure:
+            except HttpError as failure:
                 error = failure
-            answer = reply.head.status if reply is not None else error
-            assert answer is not None
-            headers = reply.head.headers if reply is not None else {}
-            final = reply is not None and request.final is not None
-            final = final and bool(request.final and reply and request.final(reply.head.status, headers, reply.body))
-            decision = None if final else decide(retry, tries, answer, headers, self.rng)
+            decision = self._decide(request, retry, tries, reply, error)
             if isinstance(decision, CloseHost):
                 self._close(request, send, log, tries, reply, decision)
+            elif decision.retry_after_s:  # the whole host asked for it, so nobody else goes there meanwhile
+                self.hosts.close(send.host, self.clock.wall() + decision.retry_after_s, str(Reason.RETRY_AFTER))
             if isinstance(decision, Again):
                 self._log_try(request, send, log, tries, reply, error, decision)
                 yield Pause(decision.delay_s, send.host, decision.reason)
@@ -247,6 +254,18 @@ class Exchanger:
                 raise error
             assert reply is not None
             return reply
+
+    def _decide(
+        self, request: Request, retry: RetrySettings, tries: int, reply: Reply | None, error: HttpError | None
+    ) -> Decision:
+        now = self.clock.wall()
+        if reply is None:
+            assert error is not None
+            return decide(retry, tries, error, {}, self.rng, now)
+        status, headers = reply.head.status, reply.head.headers
+        if request.final is not None and request.final(status, headers, reply.body):
+            return Settled()
+        return decide(retry, tries, status, headers, self.rng, now)
 
     def _wait_while_closed(
         self, request: Request, send: Send, log: AttemptLog, retry: RetrySettings
@@ -277,7 +296,7 @@ class Exchanger:
         log: AttemptLog,
         tries: int,
         reply: Reply | None,
-        error: TransportError | None,
+        error: HttpError | None,
         again: Again | None,
         closing: bool = False,
     ) -> None:
@@ -306,7 +325,7 @@ class Exchanger:
         )
 
 
-def _status_of(request: Request, reply: Reply | None, error: TransportError | None) -> tuple[Status, Reason]:
+def _status_of(request: Request, reply: Reply | None, error: HttpError | None) -> tuple[Status, Reason]:
     if error is not None:
         if isinstance(error, ContentRefused):
             return Status.CONTENT_POLICY_SKIP, error.reason
@@ -332,6 +351,28 @@ def reason_of_status(status: int) -> Reason:
     if status >= 400:
         return Reason.HTTP_4XX
     return Reason.OK
+
+
+class _Origin(NamedTuple):
+    """`door` is scheme and port: cookies know their hosts themselves, but would be shown at every door."""
+
+    host: str
+    door: tuple[str, int | None]
+
+
+def _origin(url: str) -> _Origin:
+    parts = urlsplit(url)
+    return _Origin(host_of(url), (parts.scheme, parts.port))
+
+
+def _joined(url: str, target: str) -> str:
+    """Where a Location leads. Servers send UTF-8 there, and the HTTP library reads Latin-1."""
+    with suppress(UnicodeError):
+        target = target.encode("latin-1").decode("utf-8")
+    try:
+        return urljoin(url, target)
+    except ValueError:
+        return target  # the guard says what is wrong with it
 
 
 def jar_text(jar: RequestsCookieJar) -> str:

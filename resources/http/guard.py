@@ -1,7 +1,7 @@
 """Decides whether a URL may be asked at all: its scheme, its spelling, and addresses that are plainly not public.
 
 http:// is tried as https:// unless the host is on the allow-list. What a name resolves to is seen only when a connection is
-made; behind a proxy the proxy is the only address that is dialled.
+made: then the wire asks `refuse_private_peer`; behind a proxy the proxy is the only address that is dialled.
 """
 
 from __future__ import annotations
@@ -10,13 +10,20 @@ import ipaddress
 import re
 from urllib.parse import urlsplit, urlunsplit
 
-from resources.http.canonical import host_of
+from resources.http.canonical import authority_of, host_of
 from resources.http.errors import AddressRefused, SchemeRefused
 from resources.http.settings import HttpSettings
 
-_CONTROL = re.compile(r"[\x00-\x20\x7f]")
-_NUMERIC_HOST = re.compile(r"^(0x[0-9a-f]+|\d+)(\.(0x[0-9a-f]+|\d+)){0,3}$")
-_LOCAL_NAMES = ("localhost", ".localhost", ".local", ".internal", ".home.arpa")
+_CONTROL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]")
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+_NUMERIC_HOST = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}")
+_LOCAL_NAMES = (".localhost", ".local", ".internal", ".home.arpa")
+# Not for everybody, though `is_global` says so: protocol assignments, 6to4 and its relays, site-local, documentation, and
+# the address at which one provider's machines find their own metadata service.
+_NOT_PUBLIC = [
+    ipaddress.ip_network(network)
+    for network in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "2002::/16", "fec0::/10", "3fff::/20")
+]
 
 
 def guarded_url(url: str, settings: HttpSettings) -> str:
@@ -26,18 +33,24 @@ def guarded_url(url: str, settings: HttpSettings) -> str:
         raise SchemeRefused("the URL contains control characters", url=url)
     try:
         parts = urlsplit(text)
-        port = parts.port
-    except ValueError as error:
-        raise SchemeRefused(f"the URL cannot be read: {error}", url=url) from None
+        # made anew from what was understood: no credentials, and nothing that another parser would read differently
+        netloc = authority_of(text)
+    except ValueError:
+        raise SchemeRefused("the URL cannot be read", url=url) from None
     host = host_of(text)
-    if parts.scheme.lower() not in ("http", "https") or not host:
-        raise SchemeRefused(f"only https URLs are fetched, this one is {parts.scheme or 'relative'!s}", url=url)
+    if parts.scheme not in ("http", "https"):
+        raise SchemeRefused(f"only https URLs are fetched, this one is {parts.scheme or 'relative'}", url=url)
     _refuse_private(host, url, settings)
-    netloc = parts.netloc.rpartition("@")[2]  # credentials in URLs are never sent
-    if parts.scheme.lower() == "http" and not _listed(host, settings.allow_http_hosts):
-        netloc = netloc.removesuffix(":80") if port == 80 else netloc
-        return urlunsplit(("https", netloc, parts.path or "/", parts.query, ""))
-    return urlunsplit((parts.scheme.lower(), netloc, parts.path or "/", parts.query, ""))
+    scheme = "http" if parts.scheme == "http" and _listed(host, settings.allow_http_hosts) else "https"
+    return urlunsplit((scheme, netloc, parts.path or "/", parts.query, ""))
+
+
+def refuse_private_peer(host: str, address: str, settings: HttpSettings) -> None:
+    """AddressRefused when the name led to an address that is not public."""
+    if not _listed(host, settings.allow_private_hosts) and not _is_public(address):
+        raise AddressRefused(
+            f"{host} leads to an address that is not public; list it in http.allow_private_hosts to allow it"
+        )
 
 
 def _listed(host: str, hosts: tuple[str, ...]) -> bool:
@@ -47,16 +60,22 @@ def _listed(host: str, hosts: tuple[str, ...]) -> bool:
 def _refuse_private(host: str, url: str, settings: HttpSettings) -> None:
     if _listed(host, settings.allow_private_hosts):
         return
-    if host == "localhost" or host.endswith(_LOCAL_NAMES):
-        raise AddressRefused(f"{host} is a local name; list it in http.allow_private_hosts to allow it", url=url)
-    if ":" not in host and not _NUMERIC_HOST.match(host):
-        return
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-        public = address.is_global and not address.is_multicast and not address.is_reserved
-    except ValueError:
-        public = False  # an address in another spelling (decimal, hexadecimal, octal): nobody publishes papers there
+    if ":" in host or _NUMERIC_HOST.fullmatch(host):
+        public = _is_public(host)
+    elif not _NAME.fullmatch(host):
+        raise SchemeRefused("the URL has no host name that could be asked", url=url)
+    else:
+        public = "." in host and not host.endswith(_LOCAL_NAMES)
     if not public:
         raise AddressRefused(
             f"{host} is not a public address; list it in http.allow_private_hosts to allow it", url=url
         )
+
+
+def _is_public(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False  # an address in another spelling (decimal, hexadecimal, octal): nobody publishes papers there
+    special = address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PUBLIC)
+    return address.is_global and not special

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
+from resources.http.guard import guarded_url
 from resources.http.messages import Request, Role
 from resources.http.settings import HttpSettings
 
@@ -10,6 +13,7 @@ _ACCEPT = {
     Role.LANDING: "text/html",
     Role.ARTIFACT: "application/pdf, application/xml",
 }
+_URL_CHARACTERS = "%/:?#[]@!$&'()*+,;=~"
 
 
 def user_agent(settings: HttpSettings, role: Role) -> str:
@@ -28,6 +32,7 @@ def robots_token(settings: HttpSettings) -> str:
 
 
 def request_headers(settings: HttpSettings, request: Request) -> dict[str, str]:
+    """All but the secret ones. A RefusedError when the referer cannot be sent."""
     accept = _ACCEPT[request.role]
     if settings.accept is not None and request.role is not Role.METADATA:
         accept = settings.accept
@@ -37,5 +42,6 @@ def request_headers(settings: HttpSettings, request: Request) -> dict[str, str]:
         "Accept-Encoding": "identity" if request.sink is not None else "gzip, deflate",
     }
     if request.referer is not None:
-        headers["Referer"] = request.referer
+        # it comes from metadata or from another server, so it passes the same guard, and headers are ASCII
+        headers["Referer"] = quote(guarded_url(request.referer, settings), safe=_URL_CHARACTERS)
     return headers | dict(request.headers)

@@ -7,7 +7,7 @@ seconds, so that one process learns what another one was told.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from protego import Protego
@@ -16,6 +16,7 @@ from resources.clock import Clock
 
 MAX_ROBOTS_BYTES = 500 * 1024
 UNAVAILABLE_FOR_S = 600.0
+_LONGEST_CRAWL_DELAY_S = 86_400.0  # by then robots.txt is read again
 _REREAD_S = 5.0
 
 
@@ -49,25 +50,34 @@ class Rules:
     def read(cls, status: int | None, body: str, fetched_at: float, ttl_s: float) -> Rules:
         if status is None or status >= 500 or status == 429:
             return cls(None, False, fetched_at + UNAVAILABLE_FOR_S)
-        text = body[:MAX_ROBOTS_BYTES] if 200 <= status < 300 else ""
-        return cls(Protego.parse(text), True, fetched_at + ttl_s)
+        return cls(Protego.parse(body if 200 <= status < 300 else ""), True, fetched_at + ttl_s)
 
     def allows(self, url: str, agent: str) -> bool:
         return self.parser is not None and bool(self.parser.can_fetch(url, agent))
 
     def crawl_delay(self, agent: str) -> float | None:
         delay = self.parser.crawl_delay(agent) if self.parser is not None else None
-        return float(delay) if delay else None
+        return min(float(delay), _LONGEST_CRAWL_DELAY_S) if delay else None
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """A closed host: `until` as the store has it, and what that was by the monotonic clock when we first heard of it, so that
+    a wall clock that is set forward or back neither ends the pause nor prolongs it."""
+
+    until: float = 0.0
+    opens_at: float = 0.0
+    read_at: float = 0.0
 
 
 class HostBook:
     """This process's view of the hosts, over the shared store."""
 
     def __init__(self, store: HostStore, clock: Clock, robots_ttl_s: float) -> None:
-        self._store, self._clock, self._ttl = store, clock, robots_ttl_s
+        self._store, self._clock, self.robots_ttl_s = store, clock, robots_ttl_s
         self._rules: dict[str, Rules] = {}
         self._fetching: set[str] = set()
-        self._closed: dict[str, tuple[float, float]] = {}  # host -> (closed until, read at)
+        self._closed: dict[str, Closure] = {}
         self._lock = threading.Lock()
 
     def rules(self, host: str) -> Rules | None:
@@ -78,7 +88,7 @@ class HostBook:
             row = self._store.robots(host)
             if row is None:
                 return None
-            known = self._rules[host] = Rules.read(row.status, row.body, row.fetched_at, self._ttl)
+            known = self._rules[host] = Rules.read(row.status, row.body, row.fetched_at, self.robots_ttl_s)
         return known if known.expires > now else None
 
     def begin_fetch(self, host: str) -> bool:
@@ -93,19 +103,29 @@ class HostBook:
         with self._lock:
             self._fetching.discard(host)
 
-    def save_rules(self, host: str, status: int | None, body: str) -> None:
-        self._store.save_robots(host, status, body[:MAX_ROBOTS_BYTES])
-        self._rules[host] = Rules.read(status, body, self._clock.wall(), self._ttl)
+    def save_rules(self, host: str, status: int | None, body: str) -> Rules:
+        self._store.save_robots(host, status, body)
+        rules = self._rules[host] = Rules.read(status, body, self._clock.wall(), self.robots_ttl_s)
+        return rules
 
     def close(self, host: str, until: float, reason: str) -> None:
+        """No request before `until`; a host that is closed for longer stays so."""
         self._store.close_host(host, until, reason)
-        self._closed[host] = (until, self._clock.wall())
+        self._remember(host, until)
 
     def closed_until(self, host: str) -> float | None:
         """Wall time until which the host wants no request, or None."""
-        now = self._clock.wall()
-        until, read_at = self._closed.get(host, (0.0, 0.0))
-        if now - read_at > _REREAD_S:
-            until = self._store.closed_until(host) or 0.0
-            self._closed[host] = (until, now)
-        return until if until > now else None
+        now = self._clock.monotonic()
+        known = self._closed.get(host)
+        if known is None or now - known.read_at > _REREAD_S:
+            known = self._remember(host, self._store.closed_until(host))
+        left = known.opens_at - now
+        return self._clock.wall() + left if left > 0 else None
+
+    def _remember(self, host: str, until: float | None) -> Closure:
+        now = self._clock.monotonic()
+        known = self._closed.get(host, Closure())
+        if until is not None and until != known.until:
+            known = Closure(until, max(known.opens_at, now + until - self._clock.wall()))
+        known = self._closed[host] = replace(known, read_at=now)
+        return known

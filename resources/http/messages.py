@@ -37,8 +37,12 @@ class ResponseHead:
 
     @property
     def content_length(self) -> int | None:
-        value = self.headers.get("content-length", "")
-        return int(value) if value.isdigit() else None
+        return parse_length(self.headers.get("content-length"))
+
+
+def parse_length(value: str | None) -> int | None:
+    """A Content-Length, or None where the header is missing, no number, or none that any store could hold."""
+    return int(value) if value and len(value) <= 18 and value.isascii() and value.isdigit() else None
 
 
 class BodySink(Protocol):
@@ -68,6 +72,7 @@ class Request:
     obey_robots: bool = True
     follow_redirects: bool = True
     max_bytes: int | None = None  # of a body that is kept in memory; a sink has its own rule
+    beginning_only: bool = False  # of a longer body the first `max_bytes` are taken, instead of none
     sink: Callable[[ResponseHead], BodySink] | None = None  # opened for a 2xx answer only
     # Says of an answer (status, headers, body) that its status would be retried, but repeating it is pointless or harmful.
     final: Callable[[int, Mapping[str, str], bytes], bool] | None = None

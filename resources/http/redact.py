@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-_USERINFO = re.compile(r"(?<=//)[^/?#@]*@")
+_USERINFO = re.compile(r"(?<=//)[^/?#]*@")
 _SECRET_PARAM = re.compile(
-    r"(?i)([?&;](?:api[-_]?key|apikey|key|token|access[-_]?token|auth|password|secret|signature|x-amz-[a-z-]+|sig)=)[^&#;]*"
+    r"(?i)([?&;](?:[\w.-]*(?:api[-_.]?key|token|secret|password|passwd|signature|credential)"
+    r"|(?:[\w.-]*[-_.])?(?:key|auth|authorization|pwd|sig|jwt)|x-amz-[a-z-]+)=)[^&#;]*"
 )
 
 
 def redact_url(url: str) -> str:
     """`url` without user:password@ and with the values of key-like parameters replaced by `***`."""
-    return _SECRET_PARAM.sub(r"\1***", _USERINFO.sub("***@", url, count=1))
+    return _SECRET_PARAM.sub(r"\1***", _USERINFO.sub("***@", url))

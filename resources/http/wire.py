@@ -1,29 +1,32 @@
 """Puts one Send on the wire and reads its answer, in the calling thread. The only module that touches a connection.
 
-Connections belong to limit groups: each group has its own adapters, lent to one thread at a time, so a group with one permit
-is one connection. Adapters retry nothing and follow nothing. A watchdog shuts the sockets of bodies that are past their
-deadline or whose run is being ended, because a dripping body outlives every read timeout.
+Connections belong to limit groups: each group has its own adapters, lent to one thread at a time and holding one connection,
+so a group with one permit is one connection. Adapters retry nothing and follow nothing. A watchdog shuts the sockets of
+requests that are past their deadline or whose run is being ended, because a dripping answer outlives every read timeout.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
+import http.client
+import math
 import socket
 import ssl
+import sys
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.cookies import extract_cookies_to_jar
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from resources.http.coding import decoded
 from resources.http.errors import (
     BodyTooLarge,
     BodyTooShort,
@@ -33,14 +36,16 @@ from resources.http.errors import (
     HttpError,
     Interrupted,
     ProtocolViolation,
+    SchemeRefused,
     TlsFailed,
-    TransportError,
 )
 from resources.http.exchange import Reply, Send
+from resources.http.guard import refuse_private_peer
 from resources.http.messages import ResponseHead
 from resources.http.settings import HttpSettings
 
 _IDLE_ADAPTERS = 256
+_OF_LIBRARIES = (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError)
 
 
 class Wire:
@@ -48,103 +53,91 @@ class Wire:
 
     def __init__(self, settings: HttpSettings, chunk_bytes: int = 262_144) -> None:
         self.settings, self.chunk_bytes = settings, chunk_bytes
-        self._idle: dict[str, deque[HTTPAdapter]] = defaultdict(deque)
+        self.watchdog = Watchdog()
+        self._pools = _pool_classes(self)
+        self._idle: dict[str, deque[HTTPAdapter]] = {}  # by group, the one used longest ago first
         self._idle_count = 0
+        self._closed = False
         self._lock = threading.Lock()
-        self._watchdog = Watchdog()
 
     def send(self, send: Send, group: str, waited_ms: int = 0) -> Reply:
-        """One request, one answer, no repetition. Raises a TransportError when no whole answer came."""
+        """One request, one answer, no repetition. Raises an HttpError when no whole answer came."""
         started = time.monotonic()
         prepared = _prepare(send)
         deadline = started + self.settings.deadline_s
-        with self._adapter(group) as adapter, _translated_errors(send.url):
-            raw = adapter.send(
-                prepared,
-                stream=True,
-                timeout=send.timeouts or self._timeouts(),
-                verify=self._verify(),
-                proxies=self._proxies(),
-            )
+        with self._adapter(group) as adapter, self.watchdog.watch(send.url, deadline) as watched:
+            with _translated_errors(watched):
+                answer = adapter.send(
+                    prepared,
+                    stream=True,
+                    timeout=self._timeouts(send),
+                    verify=self._verify(),
+                    proxies=self._proxies(),
+                )
             try:
-                extract_cookies_to_jar(send.jar, prepared, raw.raw)  # type: ignore[no-untyped-call]
-                head = ResponseHead(raw.status_code, send.url, {k.lower(): v for k, v in raw.headers.items()})
-                with self._watchdog.watch(raw.raw, deadline) as watched:
-                    body, payload, count = self._read(send, head, raw.raw, watched)
-            except BaseException:
-                _cut(raw.raw)
-                raise
+                extract_cookies_to_jar(send.jar, prepared, answer.raw)  # type: ignore[no-untyped-call]
+                head = ResponseHead(answer.status_code, send.url, {k.lower(): v for k, v in answer.headers.items()})
+                body, payload, count = _read(send, head, _chunks(answer.raw, self.chunk_bytes, watched))
             finally:
-                raw.close()
+                _give_back(answer)
         return Reply(head, body, payload, count, round((time.monotonic() - started) * 1000), waited_ms)
 
     def interrupt(self, reason: str = "the run is being ended") -> None:
-        """Cut every transfer in flight; their sends raise Interrupted."""
-        self._watchdog.cut_all(reason)
+        """Cut every request in flight; their sends raise Interrupted."""
+        self.watchdog.cut_all(reason)
 
     def close(self) -> None:
-        self._watchdog.close()
+        self.watchdog.close()
         with self._lock:
-            for adapters in self._idle.values():
-                for adapter in adapters:
-                    adapter.close()
-            self._idle.clear()
-
-    def _read(self, send: Send, head: ResponseHead, raw: Any, watched: Watched) -> tuple[bytes, Any, int]:
-        sink = send.sink_for(head)
-        if sink is None:
-            body = self._read_page(send, raw, watched)
-            return body, None, len(body)
-        count = 0
-        try:
-            for chunk in raw.stream(self.chunk_bytes, decode_content=True):
-                watched.check()
-                count += len(chunk)
-                sink.write(chunk)
-            watched.check()
-            return b"", sink.finish(), count
-        except BaseException:
-            sink.abort()
-            watched.check()  # an error of a socket that we shut ourselves is named by why we did
-            raise
-
-    def _read_page(self, send: Send, raw: Any, watched: Watched) -> bytes:
-        pieces: list[bytes] = []
-        size = 0
-        try:
-            for chunk in raw.stream(65_536, decode_content=True):
-                watched.check()
-                size += len(chunk)
-                if size > send.max_bytes:
-                    raise BodyTooLarge(f"the answer is larger than {send.max_bytes} bytes", url=send.url)
-                pieces.append(chunk)
-        except (urllib3.exceptions.HTTPError, OSError):
-            watched.check()
-            raise
-        watched.check()
-        return b"".join(pieces)
+            self._closed = True
+            idle, self._idle = self._idle, {}
+        for adapters in idle.values():
+            for adapter in adapters:
+                adapter.close()
 
     @contextmanager
     def _adapter(self, group: str) -> Iterator[HTTPAdapter]:
-        with self._lock:
-            idle = self._idle[group]
-            adapter = idle.pop() if idle else None
-            self._idle_count -= adapter is not None
-        adapter = adapter or HTTPAdapter(pool_connections=32, pool_maxsize=1, max_retries=0)
+        adapter = self._take_idle(group) or _Adapter(self._pools)
         try:
             yield adapter
         finally:
-            with self._lock:
-                full = self._idle_count >= _IDLE_ADAPTERS
-                if not full:
-                    self._idle[group].append(adapter)
-                    self._idle_count += 1
-            if full:
-                adapter.close()
+            for superfluous in self._put_idle(group, adapter):
+                superfluous.close()
 
-    def _timeouts(self) -> tuple[float, float]:
-        both = self.settings.timeout
-        return (both, both) if both is not None else (self.settings.timeout_connect_s, self.settings.timeout_read_s)
+    def _take_idle(self, group: str) -> HTTPAdapter | None:
+        with self._lock:
+            adapters = self._idle.get(group)
+            if not adapters:
+                return None
+            self._idle_count -= 1
+            return adapters.pop()
+
+    def _put_idle(self, group: str, adapter: HTTPAdapter) -> list[HTTPAdapter]:
+        """Keep the adapter for the next request of its group; returns those that are to be closed for it."""
+        with self._lock:
+            if self._closed:
+                return [adapter]
+            adapters = self._idle.pop(group, None) or deque()
+            adapters.append(adapter)
+            self._idle[group] = adapters
+            self._idle_count += 1
+            dropped = []
+            while self._idle_count > _IDLE_ADAPTERS:
+                oldest = next(iter(self._idle))
+                if self._idle[oldest]:
+                    dropped.append(self._idle[oldest].popleft())
+                    self._idle_count -= 1
+                if not self._idle[oldest]:
+                    del self._idle[oldest]
+            return dropped
+
+    def _timeouts(self, send: Send) -> tuple[float, float]:
+        settings = self.settings
+        connect, read = send.timeouts or (
+            settings.timeout or settings.timeout_connect_s,
+            settings.timeout or settings.timeout_read_s,
+        )
+        return min(connect, settings.deadline_s), min(read, settings.deadline_s)
 
     def _verify(self) -> bool | str:
         if not self.settings.verify_tls:
@@ -156,11 +149,12 @@ class Wire:
 
 
 class Watched:
-    """One body being read, and why it was cut, if it was."""
+    """One request under way: the socket that it uses, once it has one, and why it was cut, if it was."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.cut: TransportError | None = None
+    def __init__(self, url: str, deadline: float) -> None:
+        self.url, self.deadline = url, deadline
+        self.sock: socket.socket | None = None
+        self.cut: HttpError | None = None
 
     def check(self) -> None:
         if self.cut is not None:
@@ -168,39 +162,45 @@ class Watched:
 
 
 class Watchdog:
-    """A thread that shuts down the sockets of bodies whose deadline has come. Starts with the first body it watches."""
+    """A thread that shuts the sockets of requests whose deadline has come. Starts with the first request that it watches."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int]] = []
-        self._live: dict[int, tuple[Watched, socket.socket | None]] = {}
-        self._numbers = itertools.count()
+        self._live: set[Watched] = set()
+        self._of_thread = threading.local()
         self._wake = threading.Condition()
+        self._wakes_at = math.inf
         self._thread: threading.Thread | None = None
         self._closed = False
 
     @contextmanager
-    def watch(self, raw: Any, deadline: float) -> Iterator[Watched]:
-        watched = Watched(str(getattr(raw, "url", "") or ""))
-        connection = getattr(raw, "connection", None)
+    def watch(self, url: str, deadline: float) -> Iterator[Watched]:
+        watched = self._of_thread.watched = Watched(url, deadline)
         with self._wake:
-            number = next(self._numbers)
-            self._live[number] = (watched, getattr(connection, "sock", None))
-            heapq.heappush(self._heap, (deadline, number))
+            self._live.add(watched)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="http-watchdog", daemon=True)
                 self._thread.start()
-            elif self._heap[0][1] == number:
+            elif deadline < self._wakes_at:
                 self._wake.notify()
         try:
             yield watched
         finally:
+            self._of_thread.watched = None
             with self._wake:
-                self._live.pop(number, None)
+                self._live.discard(watched)
+
+    def uses(self, sock: socket.socket | None) -> None:
+        """The request of the calling thread goes over this socket."""
+        with self._wake:
+            watched: Watched = self._of_thread.watched
+            watched.sock = sock
+            if watched.cut is not None:
+                _shut(watched, watched.cut)
 
     def cut_all(self, reason: str) -> None:
         with self._wake:
-            for watched, sock in self._live.values():
-                _shut(watched, sock, Interrupted(reason, url=watched.url))
+            for watched in self._live:
+                _shut(watched, Interrupted(reason, url=watched.url))
 
     def close(self) -> None:
         with self._wake:
@@ -211,35 +211,91 @@ class Watchdog:
         with self._wake:
             while not self._closed:
                 now = time.monotonic()
-                while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._live):
-                    _, number = heapq.heappop(self._heap)
-                    if number in self._live:
-                        watched, sock = self._live[number]
-                        _shut(
-                            watched, sock, DeadlineExceeded("the answer took longer than its deadline", url=watched.url)
-                        )
-                self._wake.wait(max(0.0, self._heap[0][0] - now) if self._heap else None)
+                for watched in self._live:
+                    if watched.cut is None and watched.deadline <= now:
+                        _shut(watched, DeadlineExceeded("the answer took longer than its deadline", url=watched.url))
+                self._wakes_at = min((w.deadline for w in self._live if w.cut is None), default=math.inf)
+                self._wake.wait(None if self._wakes_at == math.inf else self._wakes_at - now)
 
 
-def _shut(watched: Watched, sock: socket.socket | None, why: TransportError) -> None:
+def _shut(watched: Watched, why: HttpError) -> None:
     watched.cut = watched.cut or why
-    if sock is not None:
+    if watched.sock is not None:
         with suppress(OSError, ValueError):
-            sock.shutdown(socket.SHUT_RDWR)
+            watched.sock.shutdown(socket.SHUT_RDWR)
 
 
-def _cut(raw: Any) -> None:
-    """An answer that was not read to its end must not be reused for the next request."""
-    with suppress(Exception):
-        raw.close()
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+class _Adapter(HTTPAdapter):
+    def __init__(self, pools: dict[str, Any]) -> None:
+        self._pools = pools
+        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **options)
+        manager.pool_classes_by_scheme = self._pools
+        return manager
+
+
+class _Connection(HTTPConnection):
+    """Shows its socket to the watchdog before it waits for an answer, and to the guard when it is connected."""
+
+    wire: ClassVar[Wire]
+
+    def _new_conn(self) -> socket.socket:
+        sock = super()._new_conn()
+        if self.proxy is None:
+            try:
+                refuse_private_peer(self.host, sock.getpeername()[0], self.wire.settings)
+            except BaseException:
+                sock.close()
+                raise
+        return sock
+
+    def getresponse(self) -> Any:
+        self.wire.watchdog.uses(self.sock)
+        return super().getresponse()
+
+
+def _pool_classes(wire: Wire) -> dict[str, Any]:
+    """The connection pools of one wire, which know it."""
+    plain = type("Plain", (_Connection,), {"wire": wire})
+    secure = type("Secure", (_Connection, HTTPSConnection), {"wire": wire})
+    return {
+        "http": type("PlainPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
+        "https": type("SecurePool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),
+    }
+
+
+def _give_back(answer: requests.Response) -> None:
+    """An answer that was not read to its end must not be followed by another one on the same connection."""
+    if answer.raw.isclosed():
+        answer.raw.release_conn()
+    else:
+        answer.close()
+
+
+# -- requests and answers ---------------------------------------------------------------------------------------------
 
 
 def _prepare(send: Send) -> requests.PreparedRequest:
+    """SchemeRefused for what cannot be put on the wire, such as a line break in a header."""
     prepared = requests.PreparedRequest()
-    prepared.prepare_method(send.verb)
-    prepared.prepare_url(_with_params(send.url, send.secret_params), {})
-    prepared.prepare_headers(dict(send.headers))
-    prepared.prepare_cookies(send.jar)
+    try:
+        for value in send.headers.values():
+            value.encode("latin-1")
+        prepared.prepare_method(send.verb)
+        prepared.prepare_url(_with_params(send.url, send.secret_params), {})
+        prepared.prepare_headers(dict(send.headers))
+        prepared.prepare_cookies(send.jar)
+    except (requests.RequestException, ValueError) as error:
+        raise SchemeRefused(f"cannot be requested: {type(error).__name__}", url=send.url) from None
     prepared.body = None
     return prepared
 
@@ -252,35 +308,84 @@ def _with_params(url: str, params: Any) -> str:
     return urlunsplit(parts._replace(query=f"{parts.query}&{extra}" if parts.query else extra))
 
 
+def _chunks(raw: Any, size: int, watched: Watched) -> Iterator[bytes]:
+    """The decoded body in pieces; what goes wrong with the connection is told in our own errors."""
+    with _translated_errors(watched):
+        coding = raw.headers.get("content-encoding", "")
+        for chunk in decoded(raw.stream(size, decode_content=False), coding):
+            watched.check()
+            yield chunk
+        watched.check()
+
+
+def _read(send: Send, head: ResponseHead, chunks: Iterable[bytes]) -> tuple[bytes, Any, int]:
+    sink = send.sink_for(head)
+    if sink is None:
+        body = _page(send, chunks)
+        return body, None, len(body)
+    count = 0
+    try:
+        for chunk in chunks:
+            count += len(chunk)
+            sink.write(chunk)
+        return b"", sink.finish(), count
+    except BaseException:
+        sink.abort()
+        raise
+
+
+def _page(send: Send, chunks: Iterable[bytes]) -> bytes:
+    body = bytearray()
+    for chunk in chunks:
+        body += chunk
+        if len(body) > send.max_bytes:
+            if send.beginning_only:
+                break
+            raise BodyTooLarge(f"the answer is larger than {send.max_bytes} bytes", url=send.url)
+    return bytes(body[: send.max_bytes])
+
+
 @contextmanager
-def _translated_errors(url: str) -> Iterator[None]:
-    """Errors of the libraries as our own tree."""
+def _translated_errors(watched: Watched) -> Iterator[None]:
+    """Errors of the libraries as our own tree. An error of a socket that we shut ourselves is named by why we did."""
+    outer = sys.exception()
     try:
         yield
-    except HttpError:
-        raise
-    except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError) as error:
-        raise DeadlineExceeded(f"no answer in time: {_said(error)}", url=url) from error
-    except (requests.exceptions.SSLError, urllib3.exceptions.SSLError, ssl.SSLError) as error:
-        raise TlsFailed(f"TLS failed: {_said(error)}", url=url) from error
-    except urllib3.exceptions.IncompleteRead as error:
-        # urllib3 reports a broken chunk in the same class as a short body; only the latter has an expected length.
-        if isinstance(error.expected, int) and error.expected >= 0:
-            raise BodyTooShort(f"the body ended {error.expected} bytes early", url=url) from error
-        raise BodyTruncated("the chunked body ended early", url=url) from error
-    except urllib3.exceptions.DecodeError as error:
-        raise BodyTruncated(f"the content coding cannot be read: {_said(error)}", url=url) from error
-    except (
-        requests.exceptions.InvalidURL,
-        requests.exceptions.InvalidHeader,
-        urllib3.exceptions.LocationValueError,
-    ) as error:
-        raise ProtocolViolation(f"cannot be requested: {_said(error)}", url=url) from error
-    except (requests.ConnectionError, urllib3.exceptions.HTTPError, requests.RequestException, OSError) as error:
-        if isinstance(error, urllib3.exceptions.ProtocolError) and "IncompleteRead" in str(error):
-            raise BodyTooShort(f"the body ended early: {_said(error)}", url=url) from error
-        raise ConnectionFailed(f"connection failed: {_said(error)}", url=url) from error
+    except Exception as error:
+        watched.check()
+        if isinstance(error, HttpError):
+            error.url = error.url or watched.url
+        if isinstance(error, HttpError) or not isinstance(error, _OF_LIBRARIES):
+            raise
+        raise _translated(list(_causes(error, outer)), watched.url) from error
 
 
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}"
+def _translated(causes: list[BaseException], url: str) -> HttpError:
+    said = type(causes[-1]).__name__  # the text of an error may hold what is not to be shown
+
+    def any_is(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    if any_is(TimeoutError):  # not urllib3's own, of which a refused connection is one
+        return DeadlineExceeded(f"no answer in time: {said}", url=url)
+    if any_is(ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        return ConnectionFailed(f"connection closed: {said}", url=url)
+    if any_is(ssl.SSLError, urllib3.exceptions.SSLError, requests.exceptions.SSLError):
+        return TlsFailed(f"TLS failed: {said}", url=url)
+    if any_is(urllib3.exceptions.IncompleteRead):
+        return BodyTooShort("the body is shorter than its Content-Length", url=url)
+    if any_is(ConnectionError):
+        return ConnectionFailed(f"connection failed: {said}", url=url)
+    if any_is(http.client.IncompleteRead) or isinstance(causes[0], urllib3.exceptions.ProtocolError):
+        return BodyTruncated(f"the body ended early: {said}", url=url)
+    if any_is(http.client.HTTPException, requests.exceptions.InvalidHeader, ValueError):
+        return ProtocolViolation(f"the answer cannot be understood: {said}", url=url)
+    return ConnectionFailed(f"connection failed: {said}", url=url)
+
+
+def _causes(error: BaseException, outer: BaseException | None) -> Iterator[BaseException]:
+    """The error, what it was made of, and so on, up to what was being handled before."""
+    found: BaseException | None = error
+    while found is not None and found is not outer:
+        yield found
+        found = found.__cause__ or found.__context__

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Protocol
 from pyrate_limiter import GCRA, StateStore
 from pyrate_limiter import Rate as Bucket
 
+from resources.clock import Clock, SystemClock
 from resources.rate_limit.policies import Rate, resolve_policy
 from resources.rate_limit.settings import RateLimitSettings
 from resources.rate_limit.stores import SqliteLimits, StoreFactory, memory_stores
@@ -49,7 +49,7 @@ class Allowance:
     """The limits of one kind of request, resolved: what `enter` checks."""
 
     group: str
-    demands: tuple[tuple[str, Rate], ...]  # (bucket key, rate), the slowest first, so that a refusal spends nothing
+    demands: tuple[tuple[str, Rate], ...]  # (bucket key, rate), the slowest first: it is the one that mostly refuses
     concurrency: int | None
     exclusive: bool = False  # the cap counts for all processes together
 
@@ -61,9 +61,16 @@ class Allowance:
 
 class Limiter:
     def __init__(
-        self, settings: RateLimitSettings, stores: StoreFactory, *, leases: GroupLeases | None = None, owner: str = ""
+        self,
+        settings: RateLimitSettings,
+        stores: StoreFactory,
+        *,
+        leases: GroupLeases | None = None,
+        owner: str = "",
+        clock: Clock | None = None,
     ) -> None:
         self._settings, self._make_store, self._leases, self._owner = settings, stores, leases, owner
+        self._clock = clock or SystemClock()
         self._algorithm = GCRA()
         self._stores: dict[str, StateStore] = {}
         self._open: Counter[str] = Counter()
@@ -75,12 +82,18 @@ class Limiter:
 
     @classmethod
     def open(
-        cls, settings: RateLimitSettings, path: Path, *, leases: GroupLeases | None = None, owner: str = ""
+        cls,
+        settings: RateLimitSettings,
+        path: Path,
+        *,
+        leases: GroupLeases | None = None,
+        owner: str = "",
+        clock: Clock | None = None,
     ) -> Limiter:
         if settings.backend == "memory":
-            return cls(settings, memory_stores(), leases=leases, owner=owner)
+            return cls(settings, memory_stores(), leases=leases, owner=owner, clock=clock)
         limits = SqliteLimits(path)
-        limiter = cls(settings, limits.store, leases=leases, owner=owner)
+        limiter = cls(settings, limits.store, leases=leases, owner=owner, clock=clock)
         limiter._close = limits.close
         return limiter
 
@@ -96,10 +109,10 @@ class Limiter:
         self, host: str, role: str, resolver: str | None = None, min_interval_s: float | None = None
     ) -> Allowance:
         policy = resolve_policy(self._settings, host, role)
-        rate = policy.rate
-        if min_interval_s is not None and 1.0 / min_interval_s < rate.per_second:
-            rate = Rate(1.0 / min_interval_s, 1)  # robots.txt asks for a slower pace than the policy
-        demands = [(policy.key, rate)]
+        demands = [(policy.key, policy.rate)]
+        if min_interval_s and 1.0 / min_interval_s < policy.rate.per_second:
+            # robots.txt asks for a slower pace; in a bucket of its own, because one bucket has one rate
+            demands.append((f"crawl:{host}", Rate(1.0 / min_interval_s, 1)))
         if resolver is not None and resolver in self._resolver_rates:
             demands.append((f"resolver:{resolver}", self._resolver_rates[resolver]))
         interval = domain_interval(self._settings, host)
@@ -116,9 +129,11 @@ class Limiter:
                 return None
             if allowance.exclusive and not self._own(allowance.group):
                 return _LEASE_RETRY_S
-            for key, rate in allowance.demands:
-                wait = self._spend(key, rate)
+            for position, (key, rate) in enumerate(allowance.demands):
+                wait = self._spend(key, rate, 1)
                 if wait > 0:
+                    for taken in allowance.demands[:position]:
+                        self._spend(*taken, -1)  # given back: a request that does not go costs nothing
                     return wait
             self._open[allowance.group] += 1
             return 0.0
@@ -141,7 +156,7 @@ class Limiter:
         """Whether the group is ours now. Processes that want the same one take turns."""
         if self._leases is None:
             return True
-        now = time.monotonic()
+        now = self._clock.monotonic()
         turn_ends = self._turn_ends.get(group)
         if turn_ends is not None and now < turn_ends:
             return True
@@ -156,12 +171,11 @@ class Limiter:
         self._turn_ends[group] = now + _TURN_S
         return True
 
-    def _spend(self, key: str, rate: Rate) -> float:
+    def _spend(self, key: str, rate: Rate, weight: int) -> float:
         store = self._stores.get(key)
         if store is None:
             store = self._stores[key] = self._make_store(key)
-        now = time.monotonic_ns() // 1_000_000
-        decision = store.check(self._algorithm, [bucket(rate)], now, 1)
+        decision = store.check(self._algorithm, [bucket(rate)], int(self._clock.monotonic() * 1000), weight)
         assert not hasattr(decision, "__await__")
         if decision.allowed:
             return 0.0

@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyrate_limiter import InMemoryStateStore, Rate, StateStore
 from pyrate_limiter.abstracts.algorithm import Decision, State, StateAlgorithm
+
+_BUSY_S = 10.0
 
 
 class LimiterUnavailable(Exception):
@@ -28,26 +32,46 @@ class SqliteLimits:
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with self.explained():
+            path.parent.mkdir(parents=True, exist_ok=True)
         self.connection()  # fails now rather than at the first request
 
     def connection(self) -> sqlite3.Connection:
         known: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if known is None or getattr(self._local, "pid", 0) != os.getpid():
-            try:
-                known = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
-                known.execute("PRAGMA journal_mode=WAL")
-                # A power cut may lose the last tokens spent; by the time the machine is up again they are due anyway.
-                known.execute("PRAGMA synchronous=OFF")
-                known.execute(
-                    "CREATE TABLE IF NOT EXISTS limits (key TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID"
-                )
-            except sqlite3.Error as error:
-                raise LimiterUnavailable(f"limiter store {self.path} cannot be opened: {error}") from error
-            self._local.connection, self._local.pid = known, os.getpid()
-            with self._lock:
-                self._open.append(known)
+        # A file that was removed or replaced would be counted in by this process alone.
+        if known is None or self._local.opened != self._file():
+            known = self._local.connection = self._connect()
+            self._local.opened = self._file()
         return known
+
+    def _file(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return os.getpid(), found.st_dev, found.st_ino
+
+    def _connect(self) -> sqlite3.Connection:
+        with self.explained():
+            connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            with self._lock:
+                self._open.append(connection)
+            _enter_wal(connection)
+            # A power cut may lose the last tokens spent; by the time the machine is up again they are due anyway.
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS limits (key TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID"
+            )
+        return connection
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise LimiterUnavailable(
+                f"the limiter store {self.path} cannot be used: {error}. No request goes out until it can be read and written."
+            ) from error
 
     def store(self, key: str) -> StateStore:
         return SqliteStateStore(self, key)
@@ -59,6 +83,19 @@ class SqliteLimits:
             self._open.clear()
 
 
+def _enter_wal(connection: sqlite3.Connection) -> None:
+    """SQLite does not wait for locks here: processes that open a new file at the same time have to try again."""
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
 class SqliteStateStore(StateStore):
     """State of one key as a row, read and written in one immediate transaction."""
 
@@ -68,28 +105,30 @@ class SqliteStateStore(StateStore):
         self._limits, self._key = limits, key
 
     def check(self, algorithm: StateAlgorithm, rates: list[Rate], now: int, weight: int) -> Decision:
-        try:
+        with self._limits.explained():
             connection = self._limits.connection()
+            asked = time.monotonic()
             connection.execute("BEGIN IMMEDIATE")
-            try:
-                state = _sane(self._load(connection, algorithm, rates), rates, now)
-                new_state, decision = algorithm.step(rates, state, now, weight)
-                if decision.allowed:
+            now += int(
+                (time.monotonic() - asked) * 1000
+            )  # a grant counts from when it is given, not from when it was asked for
+            with connection:  # commits, or rolls back
+                stored = self._load(connection, algorithm, rates)
+                state, decision = algorithm.step(rates, _sane(stored, rates, now), now, weight)
+                if state != stored:  # also after a refusal: what was not sane must not be found again
                     connection.execute(
                         "INSERT INTO limits (key, state) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET state = excluded.state",
-                        (self._key, ",".join(str(int(value)) for value in new_state)),
+                        (self._key, ",".join(str(int(value)) for value in state)),
                     )
-            finally:
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise LimiterUnavailable(f"limiter store {self._limits.path}: {error}") from error
         return decision
 
     def read(self, algorithm: StateAlgorithm, rates: list[Rate]) -> State:
-        return self._load(self._limits.connection(), algorithm, rates)
+        with self._limits.explained():
+            return self._load(self._limits.connection(), algorithm, rates)
 
     def reset(self) -> None:
-        self._limits.connection().execute("DELETE FROM limits WHERE key = ?", (self._key,))
+        with self._limits.explained():
+            self._limits.connection().execute("DELETE FROM limits WHERE key = ?", (self._key,))
 
     def _load(self, connection: sqlite3.Connection, algorithm: StateAlgorithm, rates: list[Rate]) -> State:
         row = connection.execute("SELECT state FROM limits WHERE key = ?", (self._key,)).fetchone()

@@ -1,0 +1,75 @@
+"""A whole run over sandbox works: works/s, CPU per work, peak memory, requests per success. Limits and crawl-delays are out of
+the way, so that the machine is measured and not the patience.
+
+    .venv/bin/python benchmarks/two_thousand_works.py [--works 2000] [--workers 16]
+
+The sandbox runs beside it on the same machine and takes its share of the cores; its CPU time is not counted. Only numbers of one
+machine and one day compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from docstokg_assets.config import load_config
+from docstokg_assets.orchestrator import DownloadRun, export_lake, open_services
+from docstokg_assets.sandbox import Sandbox
+from docstokg_assets.sources import Collected
+
+FAST = "5000/second burst 1000"
+HOSTS = ("*", "arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--works", type=int, default=2000)
+    parser.add_argument("--workers", type=int, default=16)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        with Sandbox.start(root / "box", works_per_year=options.works, years=(2024, 2024), enforce_limits=False) as box:
+            policies = dict.fromkeys(HOSTS, FAST) | {"web.archive.org": {"metadata": FAST, "*": FAST}}
+            settings = {
+                "data_root": str(root / "data"),
+                "workers": options.workers,
+                "http.proxy": box.proxy_url,
+                "http.ca_bundle": str(box.ca_bundle),
+                "http.contact_email": "benchmark@library-of-tests.edu",
+                "http.retry.base_delay_ms": 50,
+                "robots.enabled": False,
+                "rate_limit.policies": policies,
+                "rate_limit.concurrency": {"*": None, "arxiv.org": None, "api.crossref.org": None},
+            }
+            measure(load_config(None, {}, settings).value, options.workers)
+
+
+def measure(config, workers: int) -> None:  # type: ignore[no-untyped-def]
+    began, cpu = time.monotonic(), time.process_time()
+    with open_services(config) as services:
+        with DownloadRun(services) as run:
+            planned = run.take_in(run.collect("publication_year:2024", None, Collected()))
+            listed = time.monotonic()
+            result = run.drain(of_run=True)
+            drained = time.monotonic()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        export_lake(services)
+    spent = time.process_time() - cpu
+    exported = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"works              {planned.works} with {workers} workers")
+    print(f"saved              {result.saved} ({result.saved / result.finished:.1%}), {result.bytes / 1e6:.1f} MB")
+    print(f"listed and planned {planned.works / (listed - began):.0f} works/s")
+    rate = 1 / (drained - listed)
+    print(f"downloaded         {rate * result.finished:.1f} works/s, {rate * result.requests:.0f} requests/s")
+    print(
+        f"CPU                {1000 * spent / planned.works:.1f} ms a work, {1000 * spent / result.requests:.2f} ms a request"
+    )
+    print(f"requests           {result.requests / result.saved:.2f} for each file saved")
+    print(f"peak memory        {peak:.0f} MB, {exported:.0f} MB with the export to Parquet (libraries included)")
+
+
+if __name__ == "__main__":
+    main()

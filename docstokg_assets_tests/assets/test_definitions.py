@@ -1,0 +1,90 @@
+"""The code location as Dagster sees it: what is in it, which years it has, and the instance it is run by."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from docstokg_assets.definitions import defs
+from docstokg_assets.partitions import year_partitions
+
+ROOT = Path(__file__).resolve().parents[2]
+ASSETS = ["openalex_works", "resolver_plans", "downloaded_artifacts", "manifest_parquet", "run_metrics"]
+
+
+@pytest.mark.requirement("ORC-1")
+def test_the_definitions_load() -> None:
+    dg.Definitions.validate_loadable(defs)
+
+
+@pytest.mark.requirement("ORC-1")
+def test_the_five_assets_form_one_chain_by_year() -> None:
+    graph = defs.resolve_asset_graph()
+    for before, name in zip([None, *ASSETS], ASSETS, strict=False):
+        node = graph.get(dg.AssetKey(name))
+        assert node.parent_keys == ({dg.AssetKey(before)} if before else set())
+        assert isinstance(node.partitions_def, dg.TimeWindowPartitionsDefinition)
+        assert node.description and node.owners and node.kinds and node.code_version
+
+
+@pytest.mark.requirement("ORC-1")
+def test_the_years_go_from_the_first_one_to_the_current_one_and_grow_by_themselves() -> None:
+    years = year_partitions(2022)
+    today = years.get_partition_keys(dt.datetime(2024, 6, 1, tzinfo=dt.UTC))
+    next_year = years.get_partition_keys(dt.datetime(2025, 1, 1, 0, 0, 1, tzinfo=dt.UTC))
+    assert today == ["2022", "2023", "2024"]
+    assert next_year == [*today, "2025"]
+
+
+@pytest.mark.requirement("ORC-1")
+def test_loading_needs_no_configuration_and_the_configured_first_year_counts(tmp_path: Path) -> None:
+    show = (
+        "import docstokg_assets.definitions; from docstokg_assets.partitions import years; "
+        "print(years.get_first_partition_key())"
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DOCSTOKG_"))}
+
+    def first_year(**more: str) -> str:
+        command = [
+            sys.executable,
+            "-W",
+            "error::DeprecationWarning",
+            "-c",
+            show,
+        ]
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**clean, **more, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    assert first_year() == "2015"
+    assert first_year(DTKG_OPENALEX__FIRST_YEAR="2021") == "2021"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.requirement("ORC-2")
+def test_the_instance_file_is_accepted_by_dagster(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "dagster.yaml", tmp_path)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert not instance.telemetry_enabled
+        assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 3  # type: ignore[union-attr]
+        assert instance.run_monitoring_enabled
+        assert instance.run_retries_enabled
+
+
+@pytest.mark.requirement("ORC-2")
+def test_the_workspace_names_the_code_location() -> None:
+    (location,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    assert location["python_module"]["module_name"] == "docstokg_assets.definitions"

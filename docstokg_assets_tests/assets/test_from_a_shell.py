@@ -1,0 +1,97 @@
+"""`dagster asset materialize` as a person or CI runs it, and what is left when such a run is ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from docstokg_assets.sandbox import Sandbox
+from resources.catalog import Catalog
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start_run(config_file: Path, home: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "dagster", "asset", "materialize", "--select", "*", "--partition", "2024"]
+    return subprocess.Popen(
+        [*command, "-m", "docstokg_assets.definitions"],
+        cwd=ROOT,
+        env={**os.environ, "DTKG_CONFIG": str(config_file), "DAGSTER_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_downloads(catalog_file: Path, run: subprocess.Popen[str]) -> None:
+    for _ in range(600):
+        assert run.poll() is None, run.communicate()[0]
+        if catalog_file.exists():
+            with Catalog.open(catalog_file) as catalog:
+                counts = catalog.queue_counts(2024)
+            if counts.leased and counts.done:
+                return
+        time.sleep(0.1)
+    pytest.fail("no work was finished in a minute")
+
+
+@pytest.fixture
+def place(tmp_path: Path, write_config: Callable[..., Path]) -> tuple[Path, Path]:
+    """A configuration file with its data root, and a Dagster home."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster.yaml", home)
+    return write_config(tmp_path), home
+
+
+def end_midway(sandbox: Sandbox, place: tuple[Path, Path], catalog_file: Path, ending: signal.Signals) -> float:
+    """Starts a run, ends it when some works are done and others under way, and says how long the ending took."""
+    sandbox.add_fault(host="*.example", delay=0.5)
+    try:
+        run = start_run(*place)
+        wait_for_downloads(catalog_file, run)
+        began = time.monotonic()
+        run.send_signal(ending)
+        output = run.communicate(timeout=20)[0]
+    finally:
+        sandbox.clear_faults()
+    assert run.returncode != 0 and "DagsterExecutionInterruptedError" in output
+    return time.monotonic() - began
+
+
+@pytest.mark.requirement("ORC-2")
+def test_an_interrupted_run_gives_everything_back_at_once(
+    sandbox: Sandbox, tmp_path: Path, place: tuple[Path, Path]
+) -> None:
+    catalog_file = tmp_path / "data" / "catalog.sqlite3"
+    assert end_midway(sandbox, place, catalog_file, signal.SIGINT) < 8
+    with Catalog.open(catalog_file) as catalog:
+        counts = catalog.queue_counts(2024)
+        assert counts.leased == 0 and counts.done < counts.total and not catalog.lease_owners()
+
+
+@pytest.mark.requirement("ORC-2", "ORC-4")
+def test_the_run_after_a_terminated_one_goes_on_from_there(
+    sandbox: Sandbox, tmp_path: Path, place: tuple[Path, Path]
+) -> None:
+    catalog_file = tmp_path / "data" / "catalog.sqlite3"
+    assert end_midway(sandbox, place, catalog_file, signal.SIGTERM) < 8
+    with Catalog.open(catalog_file) as catalog:
+        before = {entry.work_id: entry for entry in catalog.entries() if entry.retry_at is None}
+
+    following = start_run(*place)
+    output = following.communicate(timeout=120)[0]
+
+    assert following.returncode == 0, output
+    with Catalog.open(catalog_file) as catalog:
+        counts, after = catalog.queue_counts(2024), {entry.work_id: entry for entry in catalog.entries()}
+    assert counts.done + counts.retry == counts.total
+    assert before and all(after[work_id] == entry for work_id, entry in before.items())

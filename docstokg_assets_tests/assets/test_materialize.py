@@ -1,0 +1,238 @@
+"""The five assets of a year, run in this process against the scholarly web in a box."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from docstokg_assets import checks
+from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
+from docstokg_assets.assets.manifest_parquet import manifest_parquet
+from docstokg_assets.assets.openalex_works import openalex_works
+from docstokg_assets.assets.resolver_plans import resolver_plans
+from docstokg_assets.assets.run_metrics import run_metrics
+from docstokg_assets.lake_reader import works_of_year
+from docstokg_assets.sandbox import Sandbox
+from resources.catalog import Catalog
+from resources.dagster_resources import (
+    ArtifactStoreResource,
+    CatalogResource,
+    HttpClientResource,
+    RateLimiterResource,
+)
+from resources.records import Reason
+
+YEAR = 2024
+CHAIN = [openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics]
+CHECKS = [checks.no_corruption, checks.files_are_there, checks.objectives]
+
+
+def materialize(config_file: Path, selection: list[Any] | None = None, **pass_config: Any) -> dg.ExecuteInProcessResult:
+    resources = {
+        name: resource(config_file=str(config_file))
+        for name, resource in {
+            "catalog": CatalogResource,
+            "artifact_store": ArtifactStoreResource,
+            "rate_limiter": RateLimiterResource,
+            "http_client": HttpClientResource,
+        }.items()
+    }
+    with dg.DagsterInstance.ephemeral() as instance:
+        return dg.materialize(
+            [*CHAIN, *CHECKS],
+            partition_key=str(YEAR),
+            resources=resources,
+            instance=instance,
+            selection=selection,
+            raise_on_error=False,
+            run_config={"ops": {"downloaded_artifacts": {"config": pass_config}}} if pass_config else None,
+        )
+
+
+def metadata_of(result: dg.ExecuteInProcessResult, asset: str) -> Mapping[str, Any]:
+    (event,) = result.asset_materializations_for_node(asset)
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+def checks_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    return {check.check_name: check for check in result.get_asset_check_evaluations()}
+
+
+def failure_of(result: dg.ExecuteInProcessResult, asset: str) -> str:
+    (event,) = [e for e in result.get_failed_step_keys() if e == asset]
+    data = result.failure_data_for_node(event)
+    assert data is not None and data.user_failure_data is not None
+    return data.user_failure_data.description or ""
+
+
+@dataclass(frozen=True)
+class TwoRuns:
+    first: dg.ExecuteInProcessResult
+    second: dg.ExecuteInProcessResult
+    arrivals_of_second: list[dict[str, Any]]
+    data_root: Path
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog.open(self.data_root / "catalog.sqlite3")
+
+
+@pytest.fixture(scope="module")
+def runs(
+    sandbox: Sandbox, write_config: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TwoRuns]:
+    folder = tmp_path_factory.mktemp("two-runs")
+    config_file = write_config(folder)
+    first = materialize(config_file, deadline_s=30.0)
+    before = len(sandbox.arrivals())
+    second = materialize(config_file)
+    yield TwoRuns(first, second, sandbox.arrivals()[before:], folder / "data")
+
+
+@pytest.mark.requirement("ORC-1")
+def test_a_year_is_materialised_from_end_to_end(runs: TwoRuns) -> None:
+    assert runs.first.success
+    listed = metadata_of(runs.first, "openalex_works")
+    planned = metadata_of(runs.first, "resolver_plans")
+    downloaded = metadata_of(runs.first, "downloaded_artifacts")
+    works = listed["dagster/row_count"]
+    assert works > 20 and listed["announced by OpenAlex"] == works and listed["sample"].records
+    assert planned["works"] == planned["new"] == works and planned["asked first"].records
+    assert downloaded["works"] == works and downloaded["ended"] == "drained"
+    assert downloaded["finished"] + downloaded["tried again later"] == works
+    assert downloaded["coverage"] > 0.8
+    assert metadata_of(runs.first, "manifest_parquet")["outcomes"] == works
+    measured = metadata_of(runs.first, "run_metrics")
+    assert measured["saved"] == downloaded["saved in this pass"] > 0.5 * works
+    files = [path for kind in ("PDF", "XML") for path in (runs.data_root / kind).glob("*")]
+    assert len(files) == measured["saved"]
+
+
+@pytest.mark.requirement("ORC-1")
+def test_metadata_tells_a_person_how_works_ended_and_what_helps(runs: TwoRuns) -> None:
+    ended = metadata_of(runs.first, "downloaded_artifacts")["how works ended"].records
+    assert ended[0].data["reason"] == "ok"
+    assert all(record.data["in words"] and record.data["what to do"] for record in ended)
+    report = metadata_of(runs.first, "run_metrics")
+    assert Path(report["report file"]) == runs.data_root / "reports" / f"{YEAR}.md"
+    assert (runs.data_root / "reports" / f"{YEAR}.md").read_text().startswith("# ")
+
+
+@pytest.mark.requirement("ORC-2")
+def test_a_second_run_downloads_nothing_again_and_doubles_nothing(runs: TwoRuns) -> None:
+    assert runs.second.success
+    assert {arrival["host"] for arrival in runs.arrivals_of_second} == {"api.openalex.org"}
+    assert metadata_of(runs.second, "resolver_plans")["new"] == 0
+    assert metadata_of(runs.second, "downloaded_artifacts")["finished in this pass"] == 0
+    for name in ("saved", "finished", "bytes"):
+        assert metadata_of(runs.second, "run_metrics")[name] == metadata_of(runs.first, "run_metrics")[name]
+    works = list(works_of_year(runs.data_root, YEAR))
+    assert len(works) == len({work.work_id for work in works}) == metadata_of(runs.first, "resolver_plans")["works"]
+    assert any(work.locations and work.locations[0].pdf_url for work in works)
+
+
+@pytest.mark.requirement("ORC-5", "TEL-7")
+def test_objectives_are_checks_and_a_missed_one_only_warns(runs: TwoRuns) -> None:
+    found = checks_of(runs.first)
+    assert set(found) == {
+        "no_corruption", "files_are_there", "yield", "ttfp_p50_s", "ttfp_p95_s", "cache_hit_ratio", "ratio_429",
+    }  # fmt: skip
+    measured = metadata_of(runs.first, "run_metrics")["yield"]
+    assert measured < 0.85 and not found["yield"].passed and "misses the goal" in found["yield"].description
+    assert found["yield"].severity is dg.AssetCheckSeverity.WARN
+    assert found["no_corruption"].passed and found["no_corruption"].severity is dg.AssetCheckSeverity.ERROR
+
+
+@pytest.mark.requirement("ORC-2")
+def test_the_run_is_the_same_one_in_dagster_the_catalog_and_the_run_folder(runs: TwoRuns) -> None:
+    with runs.catalog as catalog:
+        run = catalog.run(runs.first.run_id)
+        assert run is not None and run.finished_at is not None and run.scope == {"year": YEAR}
+        assert run.summary is not None and run.summary["saved"] == metadata_of(runs.first, "run_metrics")["saved"]
+        assert run.progress is not None and run.progress["phase"] == "measuring"
+    assert {"manifest.jsonl", "manifest.sqlite3"} <= {
+        path.name for path in (runs.data_root / runs.first.run_id).iterdir()
+    }
+
+
+@pytest.mark.requirement("ORC-5")
+def test_a_corrupt_file_is_an_error_that_blocks_what_is_downstream(
+    tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    config_file = write_config(tmp_path)
+    assert materialize(config_file, CHAIN[:2]).success
+    downloaded = materialize(config_file, [CHAIN[2]], max_works=5)
+    assert downloaded.success and metadata_of(downloaded, "downloaded_artifacts")["finished in this pass"] == 5
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        stored = next(entry.path for entry in catalog.entries() if entry.reason is Reason.OK and entry.path)
+    (tmp_path / "data" / stored).write_bytes(b"%PDF-1.4 not what was stored")
+
+    result = materialize(config_file, [*CHAIN[2:], *CHECKS], max_works=1)
+
+    assert not result.success
+    check = checks_of(result)["no_corruption"]
+    assert not check.passed and [record.data["file"] for record in check.metadata["bad files"].value.records] == [
+        stored
+    ]
+    assert not result.asset_materializations_for_node("manifest_parquet")
+    assert not result.asset_materializations_for_node("run_metrics")
+
+
+@pytest.mark.requirement("ORC-5")
+def test_a_missing_file_is_noticed(tmp_path: Path, write_config: Callable[..., Path]) -> None:
+    config_file = write_config(tmp_path)
+    assert materialize(config_file, CHAIN[:3], max_works=5).success
+    lost = next((tmp_path / "data" / "PDF").iterdir())
+    lost.unlink()
+    result = materialize(config_file, [CHAIN[2], *CHECKS[:2]], max_works=1)
+    check = checks_of(result)["files_are_there"]
+    assert result.success and not check.passed and check.metadata["missing"].value == 1
+
+
+@pytest.mark.requirement("ORC-1")
+def test_force_tries_works_without_full_text_again_and_no_others(
+    runs: TwoRuns, tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    shutil.copytree(runs.data_root, tmp_path / "data")
+    with runs.catalog as catalog:
+        counts = catalog.outcome_counts(YEAR)
+    without = sum(count.count for count in counts if count.reason is not Reason.OK)
+    again = metadata_of(materialize(write_config(tmp_path), [CHAIN[2]], force=True), "downloaded_artifacts")
+    assert again["finished in this pass"] == without > 0
+
+
+@pytest.mark.requirement("ORC-1", "CFG-1")
+@pytest.mark.parametrize(
+    ("sections", "remedy"),
+    [
+        ({"openalex": {"filter": ""}}, "DTKG_OPENALEX__FILTER"),
+        ({"openalex": {"source": "ids", "ids_file": "ids.txt"}}, "content pull --ids"),
+        ({"http": {}, "openalex": {"filter": "type:article"}}, "contact_email"),
+        ({"colour": "blue"}, "unknown key colour"),
+    ],
+)
+def test_what_is_wrong_with_the_configuration_is_told_in_one_sentence(
+    tmp_path: Path, write_config: Callable[..., Path], sections: dict[str, Any], remedy: str
+) -> None:
+    result = materialize(write_config(tmp_path, **sections), [CHAIN[0]])
+    assert not result.success and remedy in failure_of(result, "openalex_works")
+
+
+@pytest.mark.requirement("SRC-1")
+def test_works_that_came_before_openalex_failed_are_kept(
+    sandbox: Sandbox, tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    config_file = write_config(tmp_path)
+    sandbox.add_fault(host="api.openalex.org", path="*2024-07-01*", status=400)
+    try:
+        result = materialize(config_file, [CHAIN[0]])
+    finally:
+        sandbox.clear_faults()
+    assert not result.success and "OpenAlex" in failure_of(result, "openalex_works")
+    assert list(works_of_year(tmp_path / "data", YEAR))

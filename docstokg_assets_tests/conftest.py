@@ -1,0 +1,40 @@
+"""What several rooms' tests build on: a configuration for a sandbox, with limits out of the way or as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docstokg_assets.config import ContentDownloadConfig, load_config
+from docstokg_assets.sandbox import Sandbox
+
+FAST = "2000/second burst 500"
+NAMED = ("arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org", "web.archive.org")
+
+ConfigFor = Callable[..., ContentDownloadConfig]
+
+
+@pytest.fixture
+def config_for(tmp_path: Path) -> ConfigFor:
+    """`config_for(sandbox, key=value, …)`: dots as double underscores. `limits=True` keeps the real limits."""
+
+    def build(sandbox: Sandbox, *, limits: bool = False, **overrides: Any) -> ContentDownloadConfig:
+        values: dict[str, Any] = {
+            "data_root": str(tmp_path / "data"),
+            "workers": 8,
+            "http.proxy": sandbox.proxy_url,
+            "http.ca_bundle": str(sandbox.ca_bundle),
+            "http.contact_email": "crawler@library-of-tests.edu",
+            "http.retry.base_delay_ms": 20,
+        }
+        if not limits:
+            policies: dict[str, Any] = dict.fromkeys((*NAMED, "*"), FAST)
+            values["rate_limit.policies"] = policies | {"web.archive.org": {"metadata": FAST, "*": FAST}}
+            values["rate_limit.concurrency"] = {"*": None, "arxiv.org": None, "api.crossref.org": None}
+        values |= {key.replace("__", "."): value for key, value in overrides.items()}
+        return load_config(None, {}, values).value
+
+    return build

@@ -1,0 +1,317 @@
+"""The whole core over the sandbox, without Dagster: what is found, what is recorded, and that nothing is fetched twice."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.dispatcher import PassResult, Progress
+from docstokg_assets.orchestrator import (
+    ContentOrchestrator,
+    DownloadRun,
+    export_lake,
+    new_owner,
+    open_services,
+    process_is_gone,
+)
+from docstokg_assets.pipeline import ResolverPipeline
+from docstokg_assets.sandbox import Sandbox
+from docstokg_assets.sources import Collected
+from resources.artifacts.file_system import StoreError
+from resources.catalog import CatalogConnector
+from resources.records import ENDINGS, Ending
+
+ConfigFor = Callable[..., ContentDownloadConfig]
+FAMILIES = {  # of failures in the sandbox's truth -> the reasons they may end with
+    "redirect-loop": {"redirect-loop"},
+    "nothing": {"no-candidate", "http-4xx"},
+    "bad-status": {"http-4xx", "http-5xx"},
+    "no-pdf-link": {"no-pdf-link"},
+    "wall": {"blocked-cookie", "blocked-captcha", "blocked-login", "blocked-pow", "blocked-waf"},
+    "corrupt": {"pdf-corrupt", "size-mismatch", "unexpected-ct", "truncated"},
+    "robots": {"robots", "robots-unavailable"},
+}
+API_HOSTS = ("api.openalex.org", "api.unpaywall.org", "api.crossref.org", "web.archive.org")
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    folder = tmp_path_factory.mktemp("sandbox")
+    with Sandbox.start(folder, works_per_year=150, years=(2023, 2024), enforce_limits=False) as running:
+        yield running
+
+
+@pytest.fixture
+def box(sandbox: Sandbox) -> Iterator[Sandbox]:
+    """The module's sandbox, as it was at its start."""
+    sandbox.reset()
+    yield sandbox
+    sandbox.clear_faults()
+
+
+def pull(config: ContentDownloadConfig, works_filter: str, **drain: object) -> tuple[PassResult, DownloadRun]:
+    with open_services(config) as services:
+        with DownloadRun(services) as run:
+            run.take_in(run.collect(works_filter, None, Collected()))
+            result = run.drain(of_run=True, **drain)  # type: ignore[arg-type]
+        export_lake(services)
+    return result, run
+
+
+def rows(config: ContentDownloadConfig, sql: str) -> list[tuple[object, ...]]:
+    with sqlite3.connect(config.catalog_path) as connection:
+        return connection.execute(sql).fetchall()
+
+
+@pytest.mark.requirement("RES-3")
+@pytest.mark.requirement("TEL-1")
+def test_every_reachable_copy_is_found_and_every_other_work_has_its_reason(box: Sandbox, config_for: ConfigFor) -> None:
+    config = config_for(box)
+    result, _ = pull(config, "publication_year:2024")
+    assert (result.finished, result.ended) == (150, "drained")
+    entries = rows(config, "SELECT work_id, classification, reason, path, sha256, kind FROM catalog_entries")
+    assert len(entries) == 150
+    wrong = []
+    for work_id, classification, reason, path, sha256, kind in entries:
+        truth = box.universe.truth(str(work_id))
+        if truth.reachable:
+            body = (config.data_root / str(path)).read_bytes() if path else b""
+            good = classification == "success" and hashlib.sha256(body).hexdigest() == sha256
+            good = good and (kind in ("pdf", "pdf_unknown")) == body.startswith(b"%PDF-")
+        else:
+            good = reason in FAMILIES[truth.failure]
+        if not good:
+            wrong.append((work_id, truth.archetype, classification, reason))
+    assert wrong == []
+    stored = {p.name for p in (config.data_root / "PDF").iterdir()}
+    assert stored == {Path(str(path)).name for *_, path, _, kind in entries if path and str(path).startswith("PDF/")}
+    assert not [name for name in stored if name.startswith(".part")]
+
+
+@pytest.mark.requirement("TEL-4")
+@pytest.mark.requirement("TEL-5")
+@pytest.mark.requirement("CFG-4")
+def test_the_run_folder_holds_the_whole_account(box: Sandbox, config_for: ConfigFor) -> None:
+    config = config_for(box, openalex__max_works=40)
+    result, run = pull(config, "publication_year:2023")
+    lines = [json.loads(line) for line in (run.folder / "manifest.jsonl").read_text().splitlines()]
+    kinds = Counter(line["record_type"] for line in lines)
+    assert (kinds["outcome"], kinds["summary"]) == (40, 1)
+    attempts = [line for line in lines if line["record_type"] == "attempt"]
+    assert len(attempts) == rows(config, "SELECT count(*) FROM attempts")[0][0]
+    assert {line["config_hash"] for line in lines} == {run.config_hash}
+    assert all(line["run_id"] == run.run_id for line in lines if line["record_type"] != "summary")
+    wanted = (
+        "run_id doc_id stage url canonical_url role status http_status mime size_bytes sha256 path attempt duration_ms"
+    )
+    wanted += " retry_after_s cache_hit resolver tier fallback_chain created_at config_hash worker_id"
+    assert set(wanted.split()) <= attempts[0].keys()
+    metrics = json.loads((run.folder / "manifest.metrics.json").read_text())
+    assert metrics["processed"] == metrics["summary"]["processed"]
+    assert metrics["saved"] + metrics["html_only"] == result.saved
+    with sqlite3.connect(run.folder / "manifest.sqlite3") as copy:
+        assert copy.execute("SELECT count(*) FROM catalog_entries").fetchone() == (40,)
+    assert len((run.folder / "manifest.last.csv").read_text().splitlines()) == result.saved + 1
+    assert (run.folder / "attempts.csv").stat().st_size > 0
+
+
+@pytest.mark.requirement("CAT-3")
+def test_a_second_run_fetches_nothing_again(box: Sandbox, config_for: ConfigFor) -> None:
+    config = config_for(box, openalex__max_works=40)
+    first, _ = pull(config, "publication_year:2023")
+    box.reset()
+    second, run = pull(config, "publication_year:2023")
+    assert (first.finished, second.finished) == (40, 0)
+    assert {arrival["host"] for arrival in box.arrivals()} == {"api.openalex.org"}
+    assert run.run_id in {row[0] for row in rows(config, "SELECT run_id FROM runs")}
+
+
+def test_records_with_strange_fields_never_end_a_run(tmp_path: Path, config_for: ConfigFor) -> None:
+    with Sandbox.start(
+        tmp_path / "box", works_per_year=60, years=(2024, 2024), mix={"strange": 1.0}, enforce_limits=False
+    ) as strange:
+        collected = Collected()
+        config = config_for(strange)
+        with open_services(config) as services, DownloadRun(services) as run:
+            planned = run.take_in(run.collect("", None, collected))
+            result = run.drain(of_run=True)
+    assert planned.works + len(collected.set_aside) >= 55
+    assert result.finished == planned.works > 0
+    assert result.outcomes["internal-error"] == 0
+
+
+@pytest.mark.requirement("HTTP-10")
+@pytest.mark.requirement("CAT-2")
+def test_at_its_deadline_a_pass_parks_what_still_waits_and_the_next_one_goes_on(
+    tmp_path: Path, config_for: ConfigFor
+) -> None:
+    only_arxiv = dict.fromkeys(("gold", "repository", "later_location", "unpaywall_only", "crossref_link"), 0.0)
+    with Sandbox.start(
+        tmp_path / "box", works_per_year=30, years=(2024, 2024), mix=_mostly(only_arxiv, arxiv_only=1.0, gold=2.0)
+    ) as limited:
+        config = config_for(limited, limits=True, rate_limit__policies={"*": "100/second burst 50"})
+        with open_services(config) as services:
+            with DownloadRun(services) as run:
+                run.take_in(run.collect("", None, Collected()))
+                result = run.drain(of_run=True, deadline_s=5.0)
+            counts = services.catalog.queue_counts()
+            waiting = services.catalog.parked()
+        assert result.ended == "deadline"
+        assert counts.leased == 0
+        assert counts.done == result.finished
+        assert counts.total == counts.done + counts.parked + counts.queued_due + counts.retry
+        assert [group.group for group in waiting] == ["arxiv"]
+        assert waiting[0].earliest > time.time() - 1
+        assert limited.violations() == []
+        fast = dict.fromkeys(("arxiv.org", "*"), "1000/second burst 1000")
+        limited.enforce_limits(False)
+        eager = config_for(limited, limits=True, rate_limit__policies=fast, rate_limit__concurrency={"arxiv.org": 8})
+        with open_services(eager) as services:
+            _make_due(eager)
+            with DownloadRun(services) as run:
+                rest = run.drain(year=2024)
+            assert services.catalog.queue_counts().done == 30
+        assert rest.finished == 30 - result.finished
+
+
+def _mostly(base: dict[str, float], **weights: float) -> dict[str, float]:
+    from docstokg_assets.sandbox.mix import ARCHETYPES
+
+    return dict.fromkeys(ARCHETYPES, 0.0) | base | weights | {"strange": 0.0}
+
+
+def _make_due(config: ContentDownloadConfig) -> None:
+    with sqlite3.connect(config.catalog_path) as connection:
+        connection.execute("UPDATE queue SET not_before = 0 WHERE state = 'queued'")
+        connection.execute("DELETE FROM group_leases")
+    (config.data_root / "limits.sqlite3").unlink()
+
+
+def test_a_slow_group_does_not_hold_up_the_others(tmp_path: Path, config_for: ConfigFor) -> None:
+    mix = _mostly({}, arxiv_only=3.0, gold=1.0)
+    with Sandbox.start(tmp_path / "box", works_per_year=200, years=(2024, 2024), mix=mix) as limited:
+        config = config_for(limited, limits=True, rate_limit__policies={"*": "100/second burst 50"}, workers=2)
+        with open_services(config) as services, DownloadRun(services) as run:
+            run.take_in(run.collect("", None, Collected()))
+            run.drain(of_run=True, deadline_s=6.0)
+            gold = {w.id for w in limited.universe.works() if limited.universe.truth(w.id).archetype == "gold"}
+            done = {entry.work_id for entry in services.catalog.entries()}
+        assert gold <= done
+
+
+def test_a_stop_ends_the_pass_quickly_and_loses_nothing(box: Sandbox, config_for: ConfigFor) -> None:
+    for host in {urlsplit(str(url)).hostname for url in _pdf_urls(box)}:
+        box.add_fault(host=host, delay=30.0)
+    config = config_for(box)
+    stop = threading.Event()
+    with open_services(config) as services:
+        with DownloadRun(services, stop=stop) as run:
+            run.take_in(run.collect("publication_year:2024", None, Collected()))
+            threading.Timer(1.5, stop.set).start()
+            began = time.monotonic()
+            result = run.drain(of_run=True)
+            took = time.monotonic() - began
+        counts = services.catalog.queue_counts()
+    assert result.ended == "stopped"
+    assert took < 1.5 + 6.5
+    assert (counts.leased, counts.total) == (0, 150)
+    assert counts.queued_due == 150 - counts.done - counts.retry
+    assert not list((config.data_root).rglob(".part-*"))
+    box.clear_faults()
+    again, _ = pull(config, "publication_year:2024")
+    assert again.finished == 150 - counts.done - counts.retry
+
+
+def _pdf_urls(box: Sandbox) -> list[str]:
+    return [t.url for w in box.universe.works(2024) if (t := box.universe.truth(w.id)).url]
+
+
+def test_a_fault_of_ours_costs_one_work_not_the_run(
+    box: Sandbox, config_for: ConfigFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = ResolverPipeline.pursue
+
+    def faulty(self: ResolverPipeline, work, pursuit, log):  # type: ignore[no-untyped-def]
+        if work.work_id.endswith("7"):
+            raise RuntimeError("a bug")
+        return (yield from genuine(self, work, pursuit, log))
+
+    monkeypatch.setattr(ResolverPipeline, "pursue", faulty)
+    result, _ = pull(config_for(box, openalex__max_works=30), "publication_year:2024")
+    assert result.finished == 30
+    assert result.outcomes["internal-error"] == 3
+
+
+def test_a_store_that_fails_ends_the_run_and_gives_the_works_back(
+    box: Sandbox, config_for: ConfigFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_for(box, openalex__max_works=30)
+    with open_services(config) as services:
+
+        def full(*_: object) -> None:
+            raise StoreError("no room left")
+
+        monkeypatch.setattr(services.store, "commit", full)
+        with pytest.raises(StoreError), DownloadRun(services) as run:
+            run.take_in(run.collect("publication_year:2024", None, Collected()))
+            run.drain(of_run=True)
+        assert services.catalog.queue_counts().leased == 0
+
+
+def test_works_of_a_process_that_has_ended_are_taken_over_at_once(box: Sandbox, config_for: ConfigFor) -> None:
+    config = config_for(box, openalex__max_works=5)
+    with open_services(config) as services:
+        with DownloadRun(services) as run:
+            run.take_in(run.collect("publication_year:2024", None, Collected()))
+        dead = new_owner().replace(f":{os.getpid()}:", ":999999999:")
+        assert process_is_gone(dead)
+        assert not process_is_gone(new_owner())
+        assert len(services.catalog.claim(dead, 5, 3600)) == 5
+        with DownloadRun(services) as again:
+            assert again.drain(year=2024).finished == 5
+
+
+@pytest.mark.requirement("CFG-5")
+def test_programs_run_the_whole_job_with_one_call(box: Sandbox, config_for: ConfigFor) -> None:
+    config = config_for(box, openalex__filter="publication_year:2024", openalex__max_works=8)
+    assert ContentOrchestrator(config).run_sync().finished == 8
+    assert asyncio.run(ContentOrchestrator(config).run()).finished == 0
+    with CatalogConnector.open(config.catalog_path) as catalog:
+        assert sum(count.count for count in catalog.outcome_counts()) == 8
+
+
+def test_progress_names_the_hosts_that_are_asked_and_those_that_are_waited_for(
+    tmp_path: Path, config_for: ConfigFor
+) -> None:
+    with Sandbox.start(
+        tmp_path / "box", works_per_year=12, years=(2024, 2024), mix=_mostly({}, arxiv_only=1.0)
+    ) as limited:
+        config = config_for(limited, limits=True)
+        seen: list[Progress] = []
+        pull(config, "", deadline_s=3.0, on_progress=seen.append)
+    assert any(wait.group == "arxiv" and wait.works > 5 and wait.seconds > 0 for p in seen for wait in p.waiting)
+
+
+@pytest.mark.requirement("TEL-1")
+def test_every_recorded_reason_is_of_the_closed_list(box: Sandbox, config_for: ConfigFor) -> None:
+    config = config_for(box)
+    pull(config, "publication_year:2023")
+    used = {row[0] for row in rows(config, "SELECT reason FROM catalog_entries UNION SELECT reason FROM attempts")} - {
+        None
+    }
+    assert used <= {str(reason) for reason in ENDINGS}
+    assert len(used) > 8
+    retried = rows(config, "SELECT DISTINCT reason FROM catalog_entries WHERE retry_at IS NOT NULL")
+    assert all(ENDINGS[reason] is not Ending.NEVER for (reason,) in retried)  # type: ignore[index]

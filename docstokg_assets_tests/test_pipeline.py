@@ -1,0 +1,344 @@
+"""The pursuit of one work, driven by hand: answers are fed to the generator, nothing is sent."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from docstokg_assets.config.models import resolvers_model
+from docstokg_assets.download import ArtifactSink, DownloadLimits
+from docstokg_assets.pipeline import PipelineSettings, Pursuit, ResolverPipeline, retry_time
+from docstokg_assets.resolvers.registry import ResolverContext, build_resolvers, load_resolvers
+from docstokg_assets.works import Location, Work
+from resources.artifacts.file_system import FileSystemStore
+from resources.clock import SystemClock
+from resources.http.attempts import AttemptLog
+from resources.http.errors import ConnectionFailed, HostClosed, HttpError, Interrupted, RobotsRefused
+from resources.http.messages import Request, Response, ResponseHead
+from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
+
+PDF = b"%PDF-1.7\n" + b"x" * 5000 + b"\n%%EOF\n"
+ORDER = ("openalex", "arxiv", "unpaywall", "crossref", "doi", "landing", "wayback")
+Answer = Response | HttpError | tuple[int, str, bytes]
+
+
+class Web:
+    """Answers by URL prefix; remembers what was asked. What is not listed is not there."""
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, str]] = []
+
+    def answer(self, request: Request) -> Response | HttpError:
+        self.asked.append((request.verb, request.url))
+        found = next((a for url, a in self.answers.items() if request.url.startswith(url)), (404, "text/html", b"gone"))
+        if not isinstance(found, tuple):
+            return found
+        status, content_type, body = found
+        headers = {"content-type": content_type}
+        if request.verb == "HEAD" or request.sink is None or status != 200:
+            return Response(status, request.url, headers, b"" if request.verb == "HEAD" else body)
+        sink = request.sink(ResponseHead(status, request.url, headers))
+        assert isinstance(sink, ArtifactSink)
+        try:
+            sink.write(body)
+            return Response(status, request.url, headers, payload=sink.finish())
+        except HttpError as error:
+            sink.abort()
+            return error
+
+    @property
+    def urls(self) -> list[str]:
+        return [url for verb, url in self.asked if verb == "GET"]
+
+
+def pipeline(tmp_path: Path, order: tuple[str, ...] = ORDER, **settings: Any) -> ResolverPipeline:
+    resolvers = build_resolvers(order, resolvers_model(load_resolvers())().by_name())
+    base = PipelineSettings(DownloadLimits(1_000_000, 100_000), context=ResolverContext("me@library-of-tests.edu"))
+    return ResolverPipeline(resolvers, FileSystemStore(tmp_path), replace(base, **settings))
+
+
+def log_to(records: list[AttemptRecord], work: Work) -> AttemptLog:
+    numbers = itertools.count()
+    return AttemptLog(records.append, SystemClock(), "run", "worker", lambda: next(numbers), work.work_id, work.year)
+
+
+def pursue(
+    made: ResolverPipeline,
+    work: Work,
+    web: Web,
+    pursuit: Pursuit | None = None,
+    records: list[AttemptRecord] | None = None,
+) -> DownloadOutcome:
+    search = made.pursue(work, pursuit or made.begin(work), log_to([] if records is None else records, work))
+    try:
+        request = next(search)
+        while True:
+            answer = web.answer(request)
+            request = search.throw(answer) if isinstance(answer, HttpError) else search.send(answer)
+    except StopIteration as done:
+        outcome: DownloadOutcome = done.value
+        return outcome
+
+
+def located(*pdf_urls: str, landing: str | None = None, **fields: Any) -> Work:
+    places = tuple(Location(pdf_url=url, is_oa=True) for url in pdf_urls)
+    if landing:
+        places += (Location(landing_url=landing, is_oa=True),)
+    return Work("W1", title="A title", year=2024, locations=places, **fields)
+
+
+def page(*links: str) -> tuple[int, str, bytes]:
+    return 200, "text/html", ("<html><head>" + "".join(links) + "</head><body>an article</body></html>").encode()
+
+
+def pdf_meta(url: str) -> str:
+    return f'<meta name="citation_pdf_url" content="{url}">'
+
+
+@pytest.mark.requirement("RES-2")
+def test_the_first_good_copy_ends_the_search(tmp_path: Path) -> None:
+    web = Web({"https://a.example/": (200, "application/pdf", PDF)})
+    outcome = pursue(
+        pipeline(tmp_path), located("https://a.example/1.pdf", "https://b.example/1.pdf", doi="10.5555/1"), web
+    )
+    assert (outcome.ok, outcome.resolver, outcome.tier) == (True, "openalex", "direct_oa")
+    assert web.asked == [("GET", "https://a.example/1.pdf")]
+
+
+@pytest.mark.requirement("RES-2")
+def test_tiers_are_tried_in_order_and_the_chain_is_on_the_outcome(tmp_path: Path) -> None:
+    web = Web(
+        {
+            "https://api.unpaywall.org/": (404, "text/html", b""),
+            "https://api.crossref.org/": (404, "text/plain", b"Resource not found."),
+            "https://doi.org/": page(pdf_meta("https://pub.example/x.pdf")),
+            "https://pub.example/": (200, "application/pdf", PDF),
+        }
+    )
+    outcome = pursue(pipeline(tmp_path), located("https://dead.example/1.pdf", doi="10.5555/1"), web)
+    assert outcome.fallback_chain == ("openalex", "unpaywall", "crossref", "doi")
+    assert (outcome.tier, outcome.url) == ("doi_redirect", "https://pub.example/x.pdf")
+
+
+def test_the_reason_of_the_most_promising_copy_stands_and_the_others_are_on_the_row(tmp_path: Path) -> None:
+    web = Web({"https://a.example/": (403, "text/html", b"no"), "https://b.example/": ConnectionFailed("reset")})
+    made = pipeline(tmp_path, ("openalex",))
+    outcome = pursue(made, located("https://a.example/1.pdf", "https://b.example/1.pdf"), web)
+    assert (outcome.reason, outcome.http_status, outcome.classification) == (Reason.HTTP_4XX, 403, Classification.ERROR)
+    assert [other["reason"] for other in outcome.meta["others"]] == ["conn-error"]
+
+
+def test_a_work_that_nobody_knows_a_copy_of_has_no_candidate(tmp_path: Path) -> None:
+    assert pursue(pipeline(tmp_path), Work("W1"), Web({})).reason is Reason.NO_CANDIDATE
+
+
+def test_a_silent_api_alone_is_a_reason_that_can_be_retried(tmp_path: Path) -> None:
+    made = pipeline(tmp_path, ("unpaywall",))
+    work = Work("W1", doi="10.5555/1")
+    pursuit = made.begin(work)
+    outcome = pursue(made, work, Web({"https://api.unpaywall.org/": ConnectionFailed("reset")}), pursuit)
+    assert outcome.reason is Reason.CONN_ERROR
+    assert retry_time(pursuit, now=1000.0, tries=0, base_s=60, max_tries=5) == 1060.0
+
+
+@pytest.mark.requirement("HTTP-13")
+def test_a_copy_that_robots_forbid_is_skipped(tmp_path: Path) -> None:
+    web = Web({"https://a.example/": RobotsRefused("no")})
+    outcome = pursue(pipeline(tmp_path, ("openalex",)), located("https://a.example/1.pdf"), web)
+    assert (outcome.classification, outcome.reason) == (Classification.SKIP, Reason.ROBOTS)
+
+
+@pytest.mark.requirement("HTTP-4")
+def test_a_closed_host_is_left_for_later_and_the_other_copies_are_tried(tmp_path: Path) -> None:
+    web = Web({"https://a.example/": HostClosed("pause", until=5000.0), "https://b.example/": (404, "text/html", b"")})
+    made = pipeline(tmp_path, ("openalex",))
+    work = located("https://a.example/1.pdf", "https://b.example/1.pdf")
+    pursuit = made.begin(work)
+    outcome = pursue(made, work, web, pursuit)
+    assert (outcome.reason, len(web.urls)) == (Reason.RETRY_AFTER, 2)
+    assert retry_time(pursuit, now=1000.0, tries=0, base_s=60, max_tries=5) == 5000.0
+    assert retry_time(pursuit, now=1000.0, tries=5, base_s=60, max_tries=5) is None
+
+
+def test_terminal_failures_are_not_retried(tmp_path: Path) -> None:
+    made, work = pipeline(tmp_path, ("openalex",)), located("https://a.example/1.pdf")
+    pursuit = made.begin(work)
+    pursue(made, work, Web({}), pursuit)
+    assert retry_time(pursuit, now=1000.0, tries=0, base_s=60, max_tries=5) is None
+
+
+def test_a_wall_is_recognised_and_left_alone(tmp_path: Path) -> None:
+    wall = (200, "text/html", b"<html><title>Just a moment...</title><body><div id='__cf_chl_rt'></div></body></html>")
+    outcome = pursue(
+        pipeline(tmp_path, ("openalex",)), located("https://a.example/1.pdf"), Web({"https://a.example/": wall})
+    )
+    assert outcome.reason is Reason.BLOCKED_WAF
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_html_served_as_pdf_is_corrupt(tmp_path: Path) -> None:
+    fake = (200, "application/pdf", b"<html><body>" + b"sorry " * 300 + b"</body></html>")
+    outcome = pursue(
+        pipeline(tmp_path, ("openalex",)), located("https://a.example/1.pdf"), Web({"https://a.example/": fake})
+    )
+    assert (outcome.reason, outcome.kind) == (Reason.PDF_CORRUPT, Kind.PDF_CORRUPT)
+
+
+def test_a_page_behind_a_pdf_link_is_read_for_the_real_one(tmp_path: Path) -> None:
+    web = Web(
+        {
+            "https://a.example/1.pdf": page(pdf_meta("https://a.example/files/real.pdf")),
+            "https://a.example/files/real.pdf": (200, "application/pdf", PDF),
+        }
+    )
+    assert pursue(pipeline(tmp_path, ("openalex",)), located("https://a.example/1.pdf"), web).ok
+
+
+@pytest.mark.requirement("RES-9")
+def test_hops_are_bounded_and_loops_end(tmp_path: Path) -> None:
+    refresh = '<meta http-equiv="refresh" content="0; url={}">'
+    web = Web({f"https://a.example/{n}": page(refresh.format(f"https://a.example/{n + 1}")) for n in range(9)})
+    outcome = pursue(pipeline(tmp_path, ("landing",)), located(landing="https://a.example/0"), web)
+    assert (outcome.reason, len(web.urls)) == (Reason.NO_PDF_LINK, 3)
+    circle = Web({"https://a.example/0": page(refresh.format("https://a.example/0"))})
+    outcome = pursue(pipeline(tmp_path, ("landing",)), located(landing="https://a.example/0"), circle)
+    assert (outcome.reason, len(circle.urls)) == (Reason.NO_PDF_LINK, 1)
+
+
+def test_an_html_full_text_is_kept_and_ends_the_search_only_when_nothing_better_is_left(tmp_path: Path) -> None:
+    sections = "".join(
+        f"<h2>{name}</h2><p>{'word ' * 600}</p>" for name in ("Introduction", "Methods", "Results", "Discussion")
+    )
+    article = (200, "text/html", f"<html><body><article>{sections}</article></body></html>".encode())
+    work = located(landing="https://a.example/full")
+    outcome = pursue(pipeline(tmp_path, ("landing",)), work, Web({"https://a.example/full": article}))
+    assert (outcome.ok, outcome.reason, outcome.kind) == (True, Reason.HTML_ONLY, Kind.HTML)
+    better = located("https://b.example/1.pdf", landing="https://a.example/full")
+    web = Web({"https://a.example/full": article, "https://b.example/": (200, "application/pdf", PDF)})
+    assert pursue(pipeline(tmp_path, ("landing", "openalex")), better, web).kind is Kind.PDF
+
+
+@pytest.mark.requirement("RES-4")
+def test_a_head_that_says_html_makes_the_link_a_page_and_a_refused_head_says_nothing(tmp_path: Path) -> None:
+    link = {"URL": "https://a.example/pdf", "content-type": "application/pdf", "content-version": "vor"}
+    link["intended-application"] = "text-mining"
+    crossref = {"status": "ok", "message": {"DOI": "10.5555/1", "link": [link]}}
+    body = orjson.dumps(crossref)
+
+    class Choosy(Web):
+        def answer(self, request: Request) -> Response | HttpError:
+            if request.verb == "HEAD" and request.url == "https://a.example/pdf":
+                self.asked.append(("HEAD", request.url))
+                return Response(self.head_status, request.url, {"content-type": self.head_type})
+            return super().answer(request)
+
+        head_status, head_type = 405, "text/html"
+
+    web = Choosy(
+        {
+            "https://api.crossref.org/": (200, "application/json", body),
+            "https://a.example/": (200, "application/pdf", PDF),
+        }
+    )
+    work = Work("W1", doi="10.5555/1")
+    assert pursue(pipeline(tmp_path, ("crossref",)), work, web).ok
+    assert [verb for verb, url in web.asked if "a.example" in url] == ["HEAD", "GET"]
+
+    web = Choosy(
+        {
+            "https://api.crossref.org/": (200, "application/json", body),
+            "https://a.example/": (200, "application/pdf", PDF),
+        }
+    )
+    web.head_status = 404
+    outcome = pursue(pipeline(tmp_path, ("crossref",)), work, web)
+    assert (outcome.reason, [verb for verb, url in web.asked if "a.example" in url]) == (Reason.HTTP_4XX, ["HEAD"])
+
+    web = Choosy({"https://api.crossref.org/": (200, "application/json", body), "https://a.example/pdf": page(pdf_meta("https://a.example/real.pdf")), "https://a.example/real.pdf": (200, "application/pdf", PDF)})  # fmt: skip  # noqa: E501
+    web.head_status = 200
+    assert pursue(pipeline(tmp_path, ("crossref",)), work, web).url == "https://a.example/real.pdf"
+
+    web = Choosy(
+        {
+            "https://api.crossref.org/": (200, "application/json", body),
+            "https://a.example/": (200, "application/pdf", PDF),
+        }
+    )
+    assert pursue(pipeline(tmp_path, ("crossref",), head_precheck=False), work, web).ok
+    assert ("HEAD", "https://a.example/pdf") not in web.asked
+
+
+@pytest.mark.requirement("RES-6")
+def test_a_url_is_tried_once_for_a_work_however_it_is_spelt(tmp_path: Path) -> None:
+    web = Web({})
+    work = located(
+        "https://A.example/1.pdf?utm_source=x", "http://a.example/1.pdf#page=2", "https://a.example:443/1.pdf"
+    )
+    pursue(pipeline(tmp_path, ("openalex",)), work, web)
+    assert len(web.urls) == 1
+
+
+@pytest.mark.requirement("RES-6")
+def test_across_works_a_url_is_tried_once_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    web = Web({"https://a.example/": (200, "application/pdf", PDF)})
+    first, second = located("https://a.example/1.pdf"), replace(located("https://a.example/1.pdf"), work_id="W2")
+    made = pipeline(tmp_path, ("openalex",), global_url_dedupe=True)
+    assert pursue(made, first, web).ok
+    records: list[AttemptRecord] = []
+    outcome = pursue(made, second, web, records=records)
+    assert (outcome.classification, outcome.reason) == (Classification.SKIP, Reason.DUPLICATE_URL_GLOBAL)
+    assert [(r.status, r.reason, r.work_id) for r in records] == [(Status.SKIPPED, Reason.DUPLICATE_URL_GLOBAL, "W2")]
+    free = pipeline(tmp_path, ("openalex",))
+    assert pursue(free, first, web).ok
+    assert pursue(free, second, web).ok
+
+
+@pytest.mark.requirement("DL-8")
+def test_a_dry_run_asks_metadata_only_and_writes_nothing(tmp_path: Path) -> None:
+    location = {"url": "https://u.example/1.pdf", "url_for_pdf": "https://u.example/1.pdf", "host_type": "repository"}
+    answer = orjson.dumps({"doi": "10.5555/1", "is_oa": True, "best_oa_location": location, "oa_locations": [location]})
+    web = Web({"https://api.unpaywall.org/": (200, "application/json", answer)})
+    made = pipeline(tmp_path, ("openalex", "unpaywall", "doi", "wayback"), dry_run=True)
+    outcome = pursue(made, located("https://a.example/1.pdf", doi="10.5555/1"), web)
+    assert (outcome.reason, outcome.sha256, outcome.content_length) == (Reason.DRY_RUN, None, None)
+    assert {c["url"] for c in outcome.meta["candidates"]} >= {"https://a.example/1.pdf", "https://u.example/1.pdf"}
+    assert all("api.unpaywall.org" in url for _, url in web.asked)
+    assert list(tmp_path.rglob("*.pdf")) == []
+
+
+def test_what_was_learnt_before_a_pause_is_not_asked_again(tmp_path: Path) -> None:
+    web = Web(
+        {"https://api.unpaywall.org/": (404, "text/html", b""), "https://api.crossref.org/": (404, "text/plain", b"")}
+    )
+    made, work = pipeline(tmp_path), located("https://a.example/1.pdf", doi="10.5555/1")
+    pursuit = made.begin(work)
+    web.answers = {**web.answers, "https://doi.org/": Interrupted("the run is being ended")}
+    with pytest.raises(Interrupted):
+        pursue(made, work, web, pursuit)
+    kept = orjson.loads(orjson.dumps(pursuit.to_json(), default=str))
+    later = Web(
+        {
+            "https://doi.org/": page(pdf_meta("https://p.example/x.pdf")),
+            "https://p.example/": (200, "application/pdf", PDF),
+        }
+    )
+    outcome = pursue(made, work, later, made.begin(work, kept))
+    assert outcome.ok
+    assert later.urls == ["https://doi.org/10.5555/1", "https://p.example/x.pdf"]
+    assert outcome.fallback_chain == ("openalex", "unpaywall", "crossref", "doi")
+
+
+def test_failures_that_may_mend_are_tried_again_after_a_pause_and_the_others_are_not(tmp_path: Path) -> None:
+    made, work = pipeline(tmp_path, ("openalex",)), located("https://a.example/1.pdf", "https://b.example/1.pdf")
+    pursuit = made.begin(work)
+    pursue(made, work, Web({"https://b.example/": ConnectionFailed("reset")}), pursuit)
+    later = Web({"https://b.example/": (200, "application/pdf", PDF)})
+    outcome = pursue(made, work, later, made.begin(work, orjson.loads(orjson.dumps(pursuit.to_json(), default=str))))
+    assert (outcome.ok, later.urls) == (True, ["https://b.example/1.pdf"])
