@@ -23,6 +23,7 @@ from docstokg_assets.recorder import Recorder
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import StoreError
 from resources.catalog.catalog import Catalog
+from resources.catalog.database import CatalogError
 from resources.catalog.rows import Finished, Parked, QueueItem
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
@@ -32,7 +33,7 @@ from resources.http.exchange import Exchange, Pause, Reply, RequestPolicy, Send,
 from resources.http.messages import Response
 from resources.rate_limit.limiter import Allowance
 from resources.rate_limit.stores import LimiterUnavailable
-from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Reason
+from resources.records import Classification, DownloadOutcome, Reason
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ GRACE_S = 5.0
 ITS_TURN = "waits its turn under the limit"
 _LIMITER_PATIENCE_S = 60.0
 _TICK_S = 0.5
+_SHORT_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +151,15 @@ class Dispatcher:
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None: only look again
         self._in_flight: dict[int, str] = {}  # id of task -> host
         self._asked: set[str] = set()  # hosts since progress was last shown
-        self._open: set[str] = set()  # works under way, until their commit returned
+        self._open: Counter[str] = Counter()  # works under way, until their commit returned
+        self._open_lock = threading.Lock()  # the recorder takes them off
         self._threads: list[threading.Thread] = []
         self._result = PassResult()
-        self._claimed = 0
-        self._parked: set[str] = set()
+        self._taken_up: set[str] = set()  # counted only where there is a budget
+        self._parked: dict[str, str | None] = {}  # works given back by this pass -> the group that they wait for
+        self._ahead: Counter[str | None] = Counter()  # how many of them wait for each group
         self._limiter_down_since: float | None = None
-        self._drained_until = 0.0
+        self._claim_again = 0.0
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -228,13 +232,11 @@ class Dispatcher:
     def _fill(self) -> None:
         """Claim works while there is room for them. Groups whose lanes are full are left out."""
         room = max(64, self._settings.workers * 8) - len(self._open)
-        budget = self._settings.max_works
-        if budget is not None:
-            room = min(room, budget - self._claimed)
-            if room <= 0 and not self._open:
-                self._result.ended = "budget"
         now = self._clock.monotonic()
-        if room <= 0 or now < self._drained_until or (room < 16 and len(self._open) > self._settings.workers * 2):
+        if self._settings.max_works is not None:
+            room = min(room, self._settings.max_works - len(self._taken_up))
+            self._result.ended = "budget" if room <= 0 else self._result.ended
+        if room <= 0 or now < self._claim_again:
             return
         items = self._catalog.claim(
             self._settings.owner,
@@ -244,23 +246,35 @@ class Dispatcher:
             run_id=self._settings.of_run,
             exclude_groups=self._full_groups(now),
         )
-        self._claimed += len(items)
-        if not items:
-            self._drained_until = now + _TICK_S  # do not ask the database again at once
+        # Not again at once when little came, or little fits: a claim is a write to the database.
+        self._claim_again = now + (_TICK_S if not items else 0.1 if room < 16 else 0.0)
         for item in items:
-            self._open.add(item.work_id)
-            self._parked.discard(item.work_id)
+            self._take_up(item)
             task = self._begin(item)
             self._place(task, self._advance(task, None))
 
+    def _take_up(self, item: QueueItem) -> None:
+        with self._open_lock:
+            self._open[item.work_id] += 1
+        if item.work_id in self._parked:
+            self._ahead[self._parked.pop(item.work_id)] -= 1
+        if self._settings.max_works is not None:
+            self._taken_up.add(item.work_id)
+
     def _full_groups(self, now: float) -> frozenset[str]:
-        limit = self._settings.park_after_s / 2
-        return frozenset(lane.allowance.group for lane in self._lanes.values() if lane.wait_for_last(now) > limit)
+        return frozenset(lane.allowance.group for lane in self._lanes.values() if self._is_full(lane, now))
+
+    def _is_full(self, lane: Lane, now: float) -> bool:
+        """A lane whose last search waits long, or that holds enough for all workers, takes no more: what is under way is
+        bounded, and one host must not fill it alone."""
+        wait = lane.wait_for_last(now)
+        crowded = len(lane.tasks) >= 2 * self._settings.workers and wait > _SHORT_WAIT_S
+        return crowded or wait > self._settings.park_after_s
 
     def _await_parked(self, deadline: float | None) -> bool:
         """Whether works that are parked, or held by another process, come due before this pass must end. Failed ones are not
         waited for: they have their outcome, and a later pass tries them again."""
-        if self._settings.max_works is not None and self._claimed >= self._settings.max_works:
+        if self._settings.max_works is not None and len(self._taken_up) >= self._settings.max_works:
             return False
         counts = self._catalog.queue_counts(self._settings.year, self._settings.of_run)
         if counts.queued_due:
@@ -287,6 +301,7 @@ class Dispatcher:
                     break
                 if lane.tasks and not lane.busy and lane.ready_at <= now and self._send_first(lane, now):
                     progressed = True
+                    self._lanes[lane.allowance] = self._lanes.pop(lane.allowance)  # to the end: every lane has its turn
         for allowance in [a for a, lane in self._lanes.items() if not lane.tasks and lane.ready_at <= now]:
             del self._lanes[allowance]
 
@@ -335,9 +350,9 @@ class Dispatcher:
         else:
             task.send, task.since = step, now
             lane = self._lane(step)
-            wait = lane.wait_for_last(now)
-            if wait > self._settings.park_after_s:
-                self._park(task, wait, ITS_TURN)
+            if self._is_full(lane, now):
+                ahead = self._ahead[lane.allowance.group] * lane.allowance.interval_s
+                self._park(task, lane.wait_for_last(now) + ahead, ITS_TURN)
             else:
                 lane.tasks.append(task)
 
@@ -375,6 +390,7 @@ class Dispatcher:
         if event is None:
             return
         task, allowance, step = event
+        self._result.requests += 1
         self._in_flight.pop(id(task), None)
         for lane in self._lanes.values():
             if lane.allowance.group == allowance.group:
@@ -406,7 +422,7 @@ class Dispatcher:
             return self._run_generators(task, reply)
         except Interrupted as error:
             return error
-        except StoreError:
+        except (StoreError, CatalogError, LimiterUnavailable):
             raise
         except Exception:
             log.exception("the search for %s failed; it ends as %s", task.item.work_id, Reason.INTERNAL_ERROR)
@@ -438,10 +454,9 @@ class Dispatcher:
         pursuit = task.pursuit
         self._add_active_time(task)
         retry_at = None
-        if not outcome.ok and ENDINGS[outcome.reason] is not Ending.NEVER:
+        if not outcome.ok:
             now = self._catalog.now()
             retry_at = retry_time(pursuit, now, task.item.tries, self._settings.retry_base_s, self._settings.max_tries)
-        self._count(outcome, pursuit.requests)
         self._recorder.record(
             Finished(
                 work_id=task.item.work_id,
@@ -456,6 +471,7 @@ class Dispatcher:
                 requests=pursuit.requests,
                 retry_at=retry_at,
                 progress=pursuit.to_json() if retry_at is not None else None,
+                plan_hash=task.item.plan_hash,
             )
         )
 
@@ -463,10 +479,9 @@ class Dispatcher:
         if task.began is not None:
             task.pursuit.active_ms += round((self._clock.monotonic() - task.began) * 1000)
 
-    def _count(self, outcome: DownloadOutcome, requests: int) -> None:
+    def _count(self, outcome: DownloadOutcome) -> None:
         result = self._result
         result.finished += 1
-        result.requests += requests
         result.saved += outcome.ok
         result.bytes += outcome.content_length or 0
         result.outcomes[str(outcome.reason)] += 1
@@ -479,7 +494,8 @@ class Dispatcher:
             task.exchange.close()
         self._add_active_time(task)
         group = self._lane(send).allowance.group if send is not None else task.item.next_group
-        self._parked.add(task.item.work_id)
+        self._parked[task.item.work_id] = group
+        self._ahead[group] += 1
         self._recorder.record(
             Parked(
                 work_id=task.item.work_id,
@@ -491,9 +507,14 @@ class Dispatcher:
             )
         )
 
-    def _recorded(self, entry: Finished | Parked) -> None:
-        """Called by the recorder when an entry is durable."""
-        self._open.discard(entry.work_id)
+    def _recorded(self, entry: Finished | Parked, ours: bool) -> None:
+        """Called by the recorder when an entry is durable, or was refused because the work is no longer ours."""
+        if isinstance(entry, Finished) and ours:
+            self._count(entry.outcome)
+        with self._open_lock:
+            self._open[entry.work_id] -= 1
+            if self._open[entry.work_id] <= 0:
+                del self._open[entry.work_id]
         self._inbox.put(None)
 
     # -- workers ------------------------------------------------------------------------------------------------------
@@ -551,7 +572,7 @@ class Dispatcher:
 
     def _give_back_waiting(self) -> None:
         now = self._clock.monotonic()
-        for lane in self._lanes.values():
+        for lane in list(self._lanes.values()):
             for position, task in enumerate(list(lane.tasks)):
                 wait = max(0.0, lane.ready_at - now) + position * lane.allowance.interval_s
                 self._park(task, 0.0 if self._result.ended == "stopped" else wait, ITS_TURN)

@@ -24,7 +24,7 @@ from ulid import ULID
 
 from docstokg_assets.config import ContentDownloadConfig, config_hash, require_contact
 from docstokg_assets.dispatcher import Dispatcher, PassResult, PassSettings, Progress
-from docstokg_assets.download import DownloadLimits
+from docstokg_assets.download import FOLDERS, DownloadLimits
 from docstokg_assets.openalex.api import OpenAlexApi
 from docstokg_assets.pipeline import PipelineSettings, ResolverPipeline
 from docstokg_assets.recorder import Recorder
@@ -43,9 +43,11 @@ from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
 from resources.mounts import refuse_network_filesystem
 from resources.rate_limit.limiter import Limiter
-from resources.rate_limit.policies import Rate
+from resources.settings import SettingsError
 
 log = logging.getLogger(__name__)
+
+_STALE_S = 86_400.0  # a part file as old as this belongs to nobody any more
 
 
 @dataclass(frozen=True)
@@ -109,17 +111,9 @@ def resolvers_of(config: ContentDownloadConfig) -> tuple[Resolver, ...]:
 
 def request_policies(resolvers: tuple[Resolver, ...], config: ContentDownloadConfig) -> dict[str, RequestPolicy]:
     """What the settings of each resolver change for its requests."""
-    policies = {}
-    for resolver in resolvers:
-        own = resolver.settings
-        timeouts = None
-        if own.timeout_connect_s is not None or own.timeout_read_s is not None:
-            timeouts = (
-                own.timeout_connect_s or config.http.timeout_connect_s,
-                own.timeout_read_s or config.http.timeout_read_s,
-            )
-        policies[resolver.name] = RequestPolicy(own.retry, timeouts)
-    return policies
+    return {
+        resolver.name: RequestPolicy(resolver.settings.retry, resolver.timeouts(config.http)) for resolver in resolvers
+    }
 
 
 class DownloadRun:
@@ -134,8 +128,11 @@ class DownloadRun:
         scope: Mapping[str, Any] | None = None,
         stop: threading.Event | None = None,
         dry_run: bool = False,
+        account: bool = True,
     ) -> None:
+        """`account=False`: a later step under the same run id will write the account."""
         self.services, self.kind, self.scope, self.dry_run = services, kind, scope or {}, dry_run
+        self._accounts = account and not dry_run
         self.config = services.config
         self.run_id = run_id or self.config.run_id or str(ULID())
         self.config_hash = config_hash(self.config)
@@ -155,6 +152,9 @@ class DownloadRun:
                 given_back = catalog.release_owner(owner)
                 catalog.free_groups(owner)
                 log.info("took back %d works from a process that has ended (%s)", given_back, owner)
+        for folder in sorted(set(FOLDERS.values())):
+            for part in self.services.store.stale_parts(_STALE_S, folder):
+                self.services.store.delete(part)
         self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
         self._recorder = Recorder(catalog, self._sinks)
         self._recorder.__enter__()
@@ -165,7 +165,7 @@ class DownloadRun:
     ) -> None:
         self._recorder.__exit__(kind, error, trace)
         try:
-            if self._recorder.failure is None and not self.dry_run:
+            if self._recorder.failure is None and self._accounts:
                 self._account()
         finally:
             self._sinks.close()
@@ -272,12 +272,8 @@ class DownloadRun:
         return ResolverPipeline(self.resolvers, self.services.store, settings)
 
     def _limit_resolvers(self) -> None:
-        for resolver in self.resolvers:
-            own = resolver.settings.rate_limit
-            if own is not None:
-                self.services.limiter.limit_resolver(
-                    resolver.name, Rate(own.refill_per_sec, max(own.capacity, own.burst))
-                )
+        rates = {resolver.name: resolver.own_rate for resolver in self.resolvers}
+        self.services.limiter.limit_resolvers({name: rate for name, rate in rates.items() if rate is not None})
 
     def _reload_if_asked(self) -> None:
         load, self._reload = self._reload, None
@@ -299,14 +295,17 @@ class DownloadRun:
     def _open_sinks(self) -> list[AttemptSink]:
         made: list[AttemptSink] = []
         for name in self.config.telemetry.sinks:
-            if name == "jsonl":
-                path = self.config.telemetry.manifest_path or self.folder / "manifest.jsonl"
-                made.append(JsonlSink(path, config_hash=self.config_hash))
-            elif name == "csv":
-                made.append(CsvSink(self.config.telemetry.csv_path or self.folder / "attempts.csv"))
-            else:
-                made.append(ConsoleSink())
+            try:
+                made.append(self._open_sink(name))
+            except OSError:
+                log.warning("The sink %s cannot be opened; the run goes on without it.", name, exc_info=True)
         return made
+
+    def _open_sink(self, name: str) -> AttemptSink:
+        telemetry = self.config.telemetry
+        if name == "jsonl":
+            return JsonlSink(telemetry.manifest_path or self.folder / "manifest.jsonl", config_hash=self.config_hash)
+        return CsvSink(telemetry.csv_path or self.folder / "attempts.csv") if name == "csv" else ConsoleSink()
 
     def _account(self) -> None:
         """The files of the run folder, from the catalog; each can be made again from it."""
@@ -342,10 +341,18 @@ class ContentOrchestrator:
     def run_sync(self, *, stop: threading.Event | None = None) -> PassResult:
         with open_services(self.config) as services:
             with DownloadRun(services, stop=stop, kind="program") as run:
-                run.take_in(run.collect(self.config.openalex.filter, None, Collected()))
+                run.take_in(run.collect(self._filter(), None, Collected()))
                 result = run.drain(of_run=True)
             export_lake(services)
         return result
+
+    def _filter(self) -> str:
+        openalex = self.config.openalex
+        if openalex.source != "api" or not openalex.filter:
+            raise SettingsError(
+                ["openalex.filter is not set, or openalex.source is not `api`; say which works, e.g. topics.id:T10102"]
+            )
+        return openalex.filter
 
     async def run(self) -> PassResult:
         return await asyncio.to_thread(self.run_sync)

@@ -65,6 +65,9 @@ class Pursuit:
     to_ask: list[tuple[Tier, int, str]] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
     visited: set[str] = field(default_factory=set)  # pages that were read and led on
+    retargeted: set[str] = field(
+        default_factory=set
+    )  # URLs that turned out to be something else; a HEAD is not believed twice
     failures: dict[str, Failure] = field(default_factory=dict)  # by canonical URL, or `ask:<resolver>`
     chain: list[str] = field(default_factory=list)
     html: DownloadOutcome | None = None
@@ -90,6 +93,11 @@ class Pursuit:
             return False
         self.candidates[candidate.key] = candidate
         return True
+
+    def retarget(self, candidate: Candidate, target: Target) -> None:
+        """Try the same URL again as what it turned out to be."""
+        self.candidates[candidate.key] = replace(candidate, target=target)
+        self.retargeted.add(candidate.key)
 
     def tried(self, resolver: str) -> None:
         if not self.chain or self.chain[-1] != resolver:
@@ -194,8 +202,8 @@ class ResolverPipeline:
         return conclude(pursuit)
 
     def _ask(self, resolver: Resolver, work: Work, pursuit: Pursuit) -> Generator[Request, Response, None]:
-        """Drive a deferred resolver; whatever it does wrong costs its answer, not the work."""
-        pursuit.asked.add(resolver.name)
+        """Drive a deferred resolver; whatever it does wrong costs its answer, not the work. It counts as asked only when it
+        has ended: a work that is parked meanwhile asks again."""
         context = replace(self._settings.context, dead_urls=pursuit.dead_urls())
         resolution = resolver.resolve(work, context)
         try:
@@ -212,14 +220,15 @@ class ResolverPipeline:
         except StopIteration as done:
             result = done.value
         except Interrupted:
-            pursuit.asked.discard(resolver.name)
             raise
         except HttpError as error:
+            pursuit.asked.add(resolver.name)
             failure = Failure(
                 error.reason, resolver.name, resolver.tier, resolver.rank, until=error.until, note=str(error)
             )
             pursuit.failures[f"ask:{resolver.name}"] = failure
             return
+        pursuit.asked.add(resolver.name)
         for candidate in result.candidates:
             pursuit.add(candidate)
         if not result.candidates and result.reason is not Reason.OK:
@@ -269,7 +278,8 @@ class ResolverPipeline:
     def _passes_precheck(self, candidate: Candidate, pursuit: Pursuit) -> Generator[Request, Response, bool]:
         """HEAD where it tells something. A refused HEAD tells nothing; an HTML answer makes the URL a page to read."""
         resolver = self.resolvers.get(candidate.resolver)
-        if not self._settings.head_precheck or resolver is None or not resolver.prechecks:
+        wanted = self._settings.head_precheck and resolver is not None and resolver.prechecks
+        if not wanted or candidate.key in pursuit.retargeted:
             return True
         try:
             response = yield replace(self._landing_request(candidate), role=Role.ARTIFACT, verb="HEAD")
@@ -284,7 +294,7 @@ class ResolverPipeline:
             self._fail(pursuit, candidate, reason_of_status(response.status), http_status=response.status)
             return False
         if response.ok and response.content_type == "text/html" and candidate.target is not Target.HTML:
-            pursuit.candidates[candidate.key] = replace(candidate, target=Target.LANDING)
+            pursuit.retarget(candidate, Target.LANDING)
             return False
         return True
 
@@ -312,7 +322,7 @@ class ResolverPipeline:
             self._fail(pursuit, candidate, reason, http_status=response.status)
             return None
         if page[:1024].find(b"%PDF-") >= 0:  # the "page" is the file itself: ask again as what it is
-            pursuit.candidates[candidate.key] = replace(candidate, target=Target.PDF)
+            pursuit.retarget(candidate, Target.PDF)
             return None
         if candidate.target is Target.PDF and response.content_type == "application/pdf":
             self._fail(pursuit, candidate, Reason.PDF_CORRUPT, http_status=response.status, kind=Kind.PDF_CORRUPT)

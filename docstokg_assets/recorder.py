@@ -33,7 +33,10 @@ class Recorder:
     """Use as a context manager; leaving it writes all that is left. `failure` is set when the catalog could not be written."""
 
     def __init__(
-        self, catalog: Catalog, sinks: SinkSet, done: Callable[[Finished | Parked], None] = lambda entry: None
+        self,
+        catalog: Catalog,
+        sinks: SinkSet,
+        done: Callable[[Finished | Parked, bool], None] = lambda entry, ours: None,
     ) -> None:
         self._catalog, self._sinks, self.done = catalog, sinks, done
         self._inbox: queue.SimpleQueue[Entry | _Flush | None] = queue.SimpleQueue()
@@ -91,9 +94,9 @@ class Recorder:
                 log.warning("%s was taken over by another process; its outcome here is not recorded", end.work_id)
             else:
                 self._sinks.log_outcome(outcome_for_manifest(end, now))
-            self.done(end)
+            self.done(end, end.work_id not in lost)
         for back in parked:
-            self.done(back)
+            self.done(back, back.work_id not in lost)
 
 
 def outcome_for_manifest(finished: Finished, now: float) -> dict[str, Any]:

@@ -342,3 +342,34 @@ def test_failures_that_may_mend_are_tried_again_after_a_pause_and_the_others_are
     later = Web({"https://b.example/": (200, "application/pdf", PDF)})
     outcome = pursue(made, work, later, made.begin(work, orjson.loads(orjson.dumps(pursuit.to_json(), default=str))))
     assert (outcome.ok, later.urls) == (True, ["https://b.example/1.pdf"])
+
+
+def test_a_server_that_answers_head_wrongly_is_not_asked_for_ever(tmp_path: Path) -> None:
+    link = {"URL": "https://a.example/pdf", "content-type": "application/pdf", "content-version": "vor"}
+    link["intended-application"] = "text-mining"
+    body = orjson.dumps({"status": "ok", "message": {"DOI": "10.5555/1", "link": [link]}})
+
+    class SaysHtml(Web):
+        def answer(self, request: Request) -> Response | HttpError:
+            if request.verb == "HEAD":
+                self.asked.append(("HEAD", request.url))
+                return Response(200, request.url, {"content-type": "text/html"})
+            return super().answer(request)
+
+    web = SaysHtml(
+        {
+            "https://api.crossref.org/": (200, "application/json", body),
+            "https://a.example/": (200, "application/pdf", PDF),
+        }
+    )
+    assert pursue(pipeline(tmp_path, ("crossref",)), Work("W1", doi="10.5555/1"), web).ok
+    assert [verb for verb, url in web.asked if "a.example" in url] == ["HEAD", "GET", "GET"]
+
+
+@pytest.mark.requirement("RES-1")
+def test_resolvers_are_asked_in_the_configured_order(tmp_path: Path) -> None:
+    web = Web({})
+    work = located("https://a.example/1.pdf", doi="10.5555/1")
+    pursue(pipeline(tmp_path, ("crossref", "unpaywall", "openalex")), work, web)
+    hosts = [url.split("/")[2] for url in web.urls]
+    assert hosts == ["api.crossref.org", "api.unpaywall.org", "a.example"]

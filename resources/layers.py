@@ -84,6 +84,9 @@ def read_environment(env: Mapping[str, str], aliases: Mapping[str, str], section
     """Variables of our prefixes (those of `section` only, if it is named); an empty variable counts as not set."""
     by_path: dict[KeyPath, tuple[str, str]] = {}
     for name, value in sorted(env.items()):
+        if is_secret_variable(name) and name.upper() not in aliases and aliases and value:
+            known = ", ".join(alias for alias in aliases if is_secret_variable(alias))
+            problems.append(f"environment {name}: there is no provider of that name; known are {known}")
         path = _variable_path(name, aliases)
         if path is None or not value or (section and path[0] != section):
             continue

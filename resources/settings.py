@@ -26,7 +26,6 @@ from resources.layers import (
     Given,
     KeyPath,
     Override,
-    is_secret_variable,
     key_path,
     read_environment,
     read_file,
@@ -37,13 +36,11 @@ __all__ = [
     "MASK",
     "Loaded",
     "Override",
-    "Secret",
     "Section",
     "SettingsError",
     "config_file",
     "load",
     "load_section",
-    "secrets_from_env",
 ]
 
 MASK = "***"
@@ -61,21 +58,6 @@ class SettingsError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = list(problems)
-
-
-class Secret:
-    """A value that shows itself only when asked to."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        return self._value
-
-    def __repr__(self) -> str:
-        return MASK
 
 
 T = TypeVar("T", bound=BaseModel)
@@ -146,12 +128,6 @@ def load_section(
 def config_file(env: Mapping[str, str]) -> Path | None:
     """The file that the environment names, if it names one."""
     return next((Path(value) for name, value in env.items() if name.upper() == CONFIG_VARIABLE and value), None)
-
-
-def secrets_from_env(env: Mapping[str, str]) -> Mapping[str, Secret]:
-    """Provider (in lower case) → key, from `DOCSTOKG_CONTENT_API_KEY_<PROVIDER>`."""
-    keys = {name: value for name, value in env.items() if value and is_secret_variable(name)}
-    return {name[len(SECRET_PREFIX) :].lower(): Secret(value) for name, value in keys.items()}
 
 
 class _Check:

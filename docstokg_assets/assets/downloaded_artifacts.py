@@ -25,6 +25,7 @@ from resources.dagster_resources import (
 from resources.records import ENDINGS, Classification, Ending
 
 _LINE_EVERY_S = 10.0
+_DEADLINE_S = 6 * 3600.0  # well before Dagster's own limit, so that what was done is exported and measured
 
 
 class PassConfig(dg.Config):
@@ -54,9 +55,9 @@ def downloaded_artifacts(
 ) -> dg.MaterializeResult[None]:
     """The full texts: PDF or XML, else HTML, under the data root, named after year and title.
 
-    Drains what is due until nothing is left, or until its deadline. Works whose host must be waited for longer are parked,
-    and the pass succeeds all the same: run it again and it goes on from there. What is finished is never fetched twice.
-    Ending the run loses nothing.
+    Drains what is due, and what comes due, until nothing is left or its deadline has come (six hours unless set). Works
+    that still wait for a slow host are then parked, and the pass succeeds all the same: run it again and it goes on from
+    there. What is finished is never fetched twice. Ending the run loses nothing.
     """
     year, stop = year_of(context), threading.Event()
     with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
@@ -65,9 +66,8 @@ def downloaded_artifacts(
         watch = _Watch(context, opened.catalog, year)
         run = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, stop=stop)
         with ended_in_order(stop), run:
-            result = run.drain(
-                year=year, deadline_s=config.deadline_s, max_works=config.max_works, on_progress=watch.see
-            )
+            deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
+            result = run.drain(year=year, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
         metadata = {**_this_pass(result), **_the_year(opened.catalog, year), "run folder": shown.place(run.folder)}
         return dg.MaterializeResult(metadata={**metadata, "files": shown.place(opened.store.root)})
 

@@ -49,7 +49,7 @@ def openalex_works(
         config = opened.config
         works_filter = _filter_of(config)
         collected, trouble = Collected(), _Trouble()
-        with DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}) as run:
+        with DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, account=False) as run:
             opened.catalog.report_progress(run.run_id, {"year": year, "phase": "listing works"})
             found = _Sample(trouble.ends(run.collect(works_filter, year, collected)))
             run.store(found)

@@ -31,10 +31,11 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
     """
     year, now = year_of(context), datetime.now(UTC)
     with plain_failures():
-        root = configuration(catalog).data_root
+        config = configuration(catalog)
+        root = config.data_root
         with catalog.open(root) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "measuring"})
-            report = build_report(root, Scope(year), opened, now)
+            report = build_report(root, Scope(year), opened, now, config.artifact_root)
     LakeWriter(root).append("metrics", metric_rows(report.slis, now))
     text, path = to_markdown(report), root / "reports" / f"{year}.md"
     with whole_file(path) as temp:

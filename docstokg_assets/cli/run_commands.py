@@ -403,7 +403,8 @@ def _export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> 
     root = services.config.data_root
     try:
         export_lake(services)
-        built = reports.build_report(root, Scope(None, run.run_id), services.catalog, datetime.now(UTC))
+        scope, now = Scope(None, run.run_id), datetime.now(UTC)
+        built = reports.build_report(root, scope, services.catalog, now, services.store.root)
         (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     except Exception:
         logging.getLogger(__name__).warning("the report could not be made", exc_info=True)

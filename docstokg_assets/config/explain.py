@@ -9,8 +9,8 @@ from docstokg_assets.config.models import ContentDownloadConfig
 from docstokg_assets.resolvers.registry import Resolver, load_resolvers
 from resources.http.messages import Role
 from resources.http.settings import RetrySettings
-from resources.rate_limit.policies import DEFAULT_POLICIES, resolve_policy
-from resources.rate_limit.settings import ANY, Rate
+from resources.rate_limit.policies import DEFAULT_POLICIES, domain_interval, resolve_policy
+from resources.rate_limit.settings import ANY
 from resources.settings import Loaded
 
 OTHER_HOST = "any other host"
@@ -64,16 +64,16 @@ def explain_resolvers(
 def explain_hosts(loaded: Loaded[ContentDownloadConfig]) -> list[HostRow]:
     """One line a host with a policy of its own, one a role where roles differ; last what counts for all the others."""
     settings = loaded.value.rate_limit
-    named = [*settings.policies, *DEFAULT_POLICIES, *settings.concurrency]
+    named = [*settings.policies, *DEFAULT_POLICIES, *settings.concurrency, *settings.domains]
     hosts = [*sorted({name for name in named if name != ANY}), OTHER_HOST]
     rows: list[HostRow] = []
     for host in hosts:
         policies = {str(role): resolve_policy(settings, host, role) for role in Role}
         shared = len({policy.key for policy in policies.values()}) == 1
         for role, policy in policies.items():
-            row = HostRow(
-                host, "all" if shared else role, str(policy.rate), policy.concurrency, policy.group, policy.origin
-            )
+            interval = domain_interval(settings, host)
+            rate = str(policy.rate) if interval is None else f"{policy.rate}, {interval[1]:g} s apart"
+            row = HostRow(host, "all" if shared else role, rate, policy.concurrency, policy.group, policy.origin)
             if row not in rows:
                 rows.append(row)
     return rows
@@ -113,20 +113,22 @@ def _robots(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effect
 
 
 def _head_precheck(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
-    if resolver.settings.head_precheck is None and not loaded.value.download.head_precheck:
+    if not loaded.value.download.head_precheck:
         return Effective("no", loaded.origin("download.head_precheck"))
     return Effective("yes" if resolver.prechecks else "no", loaded.origin(f"resolvers.{resolver.name}.head_precheck"))
 
 
 def _limit(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
-    own = resolver.settings.rate_limit
-    if own is not None:
-        rate = Rate(own.refill_per_sec, own.burst)
-        return Effective(str(rate), loaded.origin(f"resolvers.{resolver.name}.rate_limit"))
     if resolver.api_host is None:
-        return Effective("that of each host", "default")
-    policy = resolve_policy(loaded.value.rate_limit, resolver.api_host, Role.METADATA)
-    return Effective(str(policy.rate), policy.origin)
+        hosts = Effective("that of each host", "default")
+    else:
+        policy = resolve_policy(loaded.value.rate_limit, resolver.api_host, Role.METADATA)
+        hosts = Effective(str(policy.rate), policy.origin)
+    own = resolver.own_rate
+    if own is None:
+        return hosts
+    origin = loaded.origin(f"resolvers.{resolver.name}.rate_limit")
+    return Effective(f"{own}, besides {hosts.value}", origin)
 
 
 def _retry(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
@@ -137,9 +139,7 @@ def _retry(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effecti
 
 
 def _timeouts(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
-    http, own = loaded.value.http, resolver.settings
-    connect = own.timeout_connect_s or http.timeout or http.timeout_connect_s
-    read = own.timeout_read_s or http.timeout or http.timeout_read_s
+    connect, read = resolver.timeouts(loaded.value.http)
     keys = ["http.timeout", "http.timeout_connect_s", "http.timeout_read_s"]
     keys += [f"resolvers.{resolver.name}.timeout_connect_s", f"resolvers.{resolver.name}.timeout_read_s"]
     origins = sorted({loaded.origin(key) for key in keys} - {"default"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -22,7 +23,9 @@ from resources.http.settings import HttpSettings, RobotsSettings
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import Loaded, Section, load
 
-PREFERRED_ORDER = ("openalex", "arxiv", "unpaywall", "crossref", "doi", "landing", "wayback")
+PREFERRED_ORDER = ("arxiv", "openalex", "unpaywall", "crossref", "doi", "landing", "wayback")
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "lake", "reports", "logs", "sandbox", "dagster"})
 ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key"}
 
 
@@ -38,11 +41,13 @@ class DownloadSettings(Section):
     head_precheck: bool = Field(True, description="ask HEAD before GET where that tells something")
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
     deadline_s: float | None = Field(
-        None, gt=0, description="time budget of one pass; without one it drains what is due"
+        None,
+        gt=0,
+        description="time budget of one pass; without one it waits for parked works too (Dagster: six hours)",
     )
     park_after_s: float = Field(60.0, gt=0, description="a work that must wait longer goes back to the queue")
     lease_s: float = Field(
-        120.0, gt=0, description="a claimed work without a sign of life for so long is claimed again"
+        120.0, ge=10, description="a claimed work without a sign of life for so long is claimed again"
     )
 
 
@@ -123,7 +128,7 @@ else:
 
 
 class ContentDownloadConfig(Section):
-    run_id: str | None = Field(None, description="name of the run; made from the time when not set")
+    run_id: str | None = Field(None, description="name of the run and of its folder; made from the time when not set")
     data_root: Path = Field(Path("data"), description="folder that holds catalog, lake, artifacts and runs")
     workers: int = Field(8, ge=1, le=256, description="threads that move bytes")
     http: HttpSettings = HttpSettings()
@@ -135,6 +140,15 @@ class ContentDownloadConfig(Section):
     telemetry: TelemetrySettings = TelemetrySettings()
     resolvers: RegisteredResolvers = RegisteredResolvers()
     openalex: OpenAlexSettings = OpenAlexSettings()
+
+    @field_validator("run_id")
+    @classmethod
+    def _names_a_folder(cls, run_id: str | None) -> str | None:
+        if run_id is not None and (run_id in _TAKEN_FOLDERS or not _RUN_ID.fullmatch(run_id)):
+            raise ValueError(
+                "must be a name of letters, digits, dots, hyphens or underscores that the data root does not use"
+            )
+        return run_id
 
     @classmethod
     def from_yaml(

@@ -32,7 +32,7 @@ SELECT = (
 )
 _KEY_REMEDY = "Set DOCSTOKG_CONTENT_API_KEY_OPENALEX to a valid key; https://openalex.org/users gives one for free."
 _FILTER_REMEDY = "Correct the OpenAlex filter (--query, or openalex.filter in the configuration)."
-_LATER_REMEDY = "Start the same command again later; it goes on from the last page."
+_LATER_REMEDY = "Start the same command again later; what has come is kept."
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ class LandingResolver(Resolver):
         Example(Work("W3", locations=(Location("javascript:alert(1)", None, True),))),
     )
 
-    def __init__(self, settings: LandingSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: LandingSettings, position: int | None = None) -> None:
+        super().__init__(settings, position)
         self.max_pages = settings.max_pages
 
     def applies(self, work: Work) -> bool:

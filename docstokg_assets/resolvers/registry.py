@@ -19,7 +19,8 @@ import docstokg_assets.resolvers as package
 from docstokg_assets.plans import Candidate, Tier
 from docstokg_assets.works import Work
 from resources.http.messages import Request, Response
-from resources.http.settings import RetrySettings
+from resources.http.settings import HttpSettings, RetrySettings
+from resources.rate_limit.settings import Rate
 from resources.records import Reason
 from resources.settings import Section
 
@@ -91,16 +92,31 @@ class Resolver:
     Settings: ClassVar[type[ResolverSettings]] = ResolverSettings
     EXAMPLES: ClassVar[Sequence[Example]] = ()
 
-    def __init__(self, settings: ResolverSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: ResolverSettings, position: int | None = None) -> None:
+        self.settings, self._position = settings, position
 
     @classmethod
-    def from_config(cls, settings: ResolverSettings) -> Resolver:
-        return cls(settings)
+    def from_config(cls, settings: ResolverSettings, position: int | None = None) -> Resolver:
+        """`position` is the place in the configured order, from 0."""
+        return cls(settings, position)
 
     @property
     def rank(self) -> int:
-        return self.default_rank if self.settings.priority is None else self.settings.priority
+        """Its place inside the tier: the configured priority, else by the configured order, ten apart."""
+        if self.settings.priority is not None:
+            return self.settings.priority
+        return self.default_rank if self._position is None else 10 * (self._position + 1)
+
+    @property
+    def own_rate(self) -> Rate | None:
+        """The limit of its own that the settings give it."""
+        own = self.settings.rate_limit
+        return None if own is None else Rate(own.refill_per_sec, max(own.capacity, own.burst))
+
+    def timeouts(self, http: HttpSettings) -> tuple[float, float]:
+        """Connect and read, in seconds."""
+        connect = self.settings.timeout_connect_s or http.timeout or http.timeout_connect_s
+        return connect, self.settings.timeout_read_s or http.timeout or http.timeout_read_s
 
     @property
     def obeys_robots(self) -> bool:
@@ -150,4 +166,8 @@ def load_resolvers() -> Mapping[str, type[Resolver]]:
 def build_resolvers(order: Sequence[str], settings: Mapping[str, Any]) -> tuple[Resolver, ...]:
     """The enabled resolvers in configured order. `settings[name]` is that resolver's settings model."""
     known = load_resolvers()
-    return tuple(known[name].from_config(settings[name]) for name in order if settings[name].enabled)
+    return tuple(
+        known[name].from_config(settings[name], position)
+        for position, name in enumerate(order)
+        if settings[name].enabled
+    )

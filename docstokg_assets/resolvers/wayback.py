@@ -68,8 +68,8 @@ class WaybackResolver(Resolver):
         Example(Work("W5"), reason=Reason.NO_CANDIDATE),  # nothing is dead: nobody is asked
     )
 
-    def __init__(self, settings: WaybackSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: WaybackSettings, position: int | None = None) -> None:
+        super().__init__(settings, position)
         self.max_urls = settings.max_urls
 
     def applies(self, work: Work) -> bool:

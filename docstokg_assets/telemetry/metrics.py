@@ -1,7 +1,8 @@
 """Service level indicators by SQL over the lake's views, judged against the objectives. Computes; shows nothing.
 
-Definitions are given where they are computed and in docs/telemetry.md. A parked work (it has a `retry_at`) is not
-finished, a dry run finishes nothing. `saved` means a PDF or XML full text is in the store; HTML alone is counted apart.
+Definitions are given where they are computed and in docs/telemetry.md. A work that is to be tried again (it has a
+`retry_at`) is not finished, a dry run finishes nothing. `saved` means a PDF or XML full text is in the store; HTML alone is
+counted apart.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Slis:
     finished: int
     saved: int
     html_only: int
-    parked: int
+    to_retry: int
     corrupt: int
     bytes: int
     ttfp_p50_s: float | None
@@ -126,7 +127,7 @@ class Slis:
             "finished": self.finished,
             "saved": self.saved,
             "html_only": self.html_only,
-            "parked": self.parked,
+            "to_retry": self.to_retry,
             "bytes": self.bytes,
             "requests": self.requests,
             "requests_per_success": self.requests_per_success,
@@ -244,7 +245,7 @@ WITH o AS (
 """
 _WORKS = """
 SELECT count(*) FILTER (finished) AS finished, count(*) FILTER (saved) AS saved, count(*) FILTER (html) AS html_only,
-       count(*) FILTER (retry_at IS NOT NULL) AS parked,
+       count(*) FILTER (retry_at IS NOT NULL) AS to_retry,
        count(*) FILTER (finished AND reason IN ('ok', 'html-only')
                         AND (kind = 'pdf_corrupt' OR sha256 IS NULL)) AS corrupt,
        coalesce(sum(bytes) FILTER (saved OR html), 0)::BIGINT AS bytes,

@@ -74,7 +74,7 @@ REASON_TEXT: Mapping[Reason, Plain] = {
     Reason.DRY_RUN: Plain("A dry run: it would have been fetched.", "Run again without `--dry-run`."),
     Reason.INTERNAL_ERROR: Plain(
         "A fault of this program ended the work; the log has its trace.",
-        "Report the fault, then `content resume --force`.",
+        "Report the fault; once mended, launch the year with `force`.",
     ),
     Reason.INTERRUPTED: Plain("The run was stopped in the middle of this work.", _TRIED_AGAIN),
 }

@@ -47,6 +47,8 @@ class Waits(Protocol):
     """What the report asks the catalog for; `resources.catalog.Catalog` has it."""
 
     def queue_counts(self, year: int | None = None, run_id: str | None = None) -> QueueCounts: ...
+    @property
+    def name(self) -> str: ...
     def parked(self, year: int | None = None, run_id: str | None = None) -> list[ParkedGroup]: ...
 
 
@@ -84,7 +86,9 @@ class Table:
     right: frozenset[str] = frozenset()
 
 
-def build_report(data_root: Path, scope: Scope, catalog: Waits, now: datetime) -> Report:
+def build_report(
+    data_root: Path, scope: Scope, catalog: Waits, now: datetime, artifact_root: Path | None = None
+) -> Report:
     """From the lake, and from the queue who waits. `lake.export_manifest` first brings the lake up to date."""
     with open_lake(data_root) as con:
         slis = compute_slis(con, scope)
@@ -96,7 +100,17 @@ def build_report(data_root: Path, scope: Scope, catalog: Waits, now: datetime) -
         for group in sorted(groups, key=lambda group: (-group.count, group.group or ""))
     ]
     queue = catalog.queue_counts(scope.year, scope.run_id)
-    return Report(scope, now, slis, judge(slis), queue, waiting, data_root, _files(data_root, scope), summary)
+    return Report(
+        scope,
+        now,
+        slis,
+        judge(slis),
+        queue,
+        waiting,
+        data_root,
+        _files(data_root, artifact_root or data_root, scope, catalog),
+        summary,
+    )
 
 
 # Works that ended a try and wait for the next one; the queue's `parked` are those put aside in the middle of one.
@@ -107,12 +121,12 @@ FROM outcomes WHERE {scope} AND retry_at > $now GROUP BY ALL
 """
 
 
-def _files(data_root: Path, scope: Scope) -> list[tuple[str, str]]:
-    places = [("Files", data_root / kind) for kind in ("PDF", "HTML", "XML")]
+def _files(data_root: Path, artifact_root: Path, scope: Scope, catalog: Waits) -> list[tuple[str, str]]:
+    places = [("Files", artifact_root / kind) for kind in ("PDF", "HTML", "XML")]
     if scope.run_id:
         places.append(("Run folder", data_root / scope.run_id))
     places += [
-        ("Catalog", data_root / "catalog.sqlite3"),
+        ("Catalog", Path(catalog.name)),
         ("Parquet", data_root / "lake"),
         ("DuckDB views", data_root / "telemetry.duckdb"),
     ]

@@ -20,7 +20,7 @@ from docstokg_assets.resolvers.registry import Resolver, ResolverSettings
 from resources.settings import Loaded, SettingsError, load_section
 
 PROJECT = Path(__file__).parents[2]
-SEED_ORDER = ("openalex", "arxiv", "unpaywall", "crossref", "doi", "landing", "wayback")
+SEED_ORDER = ("arxiv", "openalex", "unpaywall", "crossref", "doi", "landing", "wayback")
 
 
 def loaded(tmp_path: Path, text: str = "", **env: str) -> Loaded[ContentDownloadConfig]:
@@ -83,7 +83,7 @@ def test_what_this_version_does_not_have_is_refused_clearly(tmp_path: Path, text
 
 
 @pytest.mark.requirement("CFG-8")
-def test_the_default_order_is_that_of_the_tiers_and_begins_with_openalex(tmp_path: Path) -> None:
+def test_the_default_order_is_that_of_the_tiers_and_begins_with_arxiv(tmp_path: Path) -> None:
     order = loaded(tmp_path).value.resolvers.order
     assert [name for name in order if name in SEED_ORDER] == list(SEED_ORDER)
 
@@ -270,9 +270,9 @@ resolvers:
     assert str(rows["crossref"].state) == "not in resolvers.order (file cd.yaml)"
     assert str(rows["arxiv"].retry) == "2 tries, exponential from 750 ms (file cd.yaml)"
     assert str(rows["crossref"].retry) == "4 tries, exponential from 750 ms"
-    assert str(rows["unpaywall"].limit) == "0.5/second (file cd.yaml)"
+    assert str(rows["unpaywall"].limit) == "0.5/second, besides 10/second (file cd.yaml)"
     assert str(rows["crossref"].limit) == "3/second (built-in api.crossref.org)"
-    assert str(rows["unpaywall"].head_precheck) == "yes (file cd.yaml)"
+    assert str(rows["unpaywall"].head_precheck) == "no (environment DTKG_DOWNLOAD__HEAD_PRECHECK)"
     assert str(rows["crossref"].head_precheck) == "no (environment DTKG_DOWNLOAD__HEAD_PRECHECK)"
     assert str(rows["crossref"].timeouts) == "connect 15 s, read 15 s (file cd.yaml)"
 

@@ -24,7 +24,7 @@ from docstokg_assets.works import Location, Work
 from resources.http.errors import ConnectionFailed
 from resources.records import Reason
 
-ORDER = ("openalex", "arxiv", "unpaywall", "crossref", "doi", "landing", "wayback")
+ORDER = ("arxiv", "openalex", "unpaywall", "crossref", "doi", "landing", "wayback")
 WORK = Work(
     "W1",
     doi="10.5555/1",

@@ -61,7 +61,7 @@ def by_hand(attempts: list[AttemptRecord], works: list[Finished], scope: Scope) 
         "finished": len(done),
         "saved": len(saved),
         "html_only": len(html),
-        "parked": len(ends) - len(done),
+        "to_retry": len(ends) - len(done),
         "bytes": sum(w.outcome.content_length or 0 for w in saved + html),
         "requests": len(sent),
         "requests_per_success": sum(w.requests for w in ends) / len(saved),

@@ -81,7 +81,7 @@ def test_the_markdown_report_has_everything_a_person_asks_for(report: Report, hi
 
 def test_works_that_wait_for_a_retry_stand_beside_the_parked_ones(report: Report) -> None:
     assert {wait.reason for wait in report.waiting} == {"timeout", "retry-after"}
-    assert sum(wait.works for wait in report.waiting) == report.slis.parked + 1
+    assert sum(wait.works for wait in report.waiting) == report.slis.to_retry + 1
 
 
 def test_the_json_report_holds_the_same_numbers(report: Report) -> None:

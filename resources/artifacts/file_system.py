@@ -148,20 +148,21 @@ class FileSystemStore:
 
     def iter_files(self, under: str = "") -> Iterator[str]:
         """The relative paths of all files in a folder and below, without parts and symbolic links."""
-        return (path for path, _ in self._walk(under) if not _is_part(path))
+        return (path for path, _ in self._walk(under, parts=False))
 
     def stale_parts(self, older_than_s: float, under: str = "") -> list[str]:
         """Parts that nobody has written to for a while: whoever wrote them was killed. They may be deleted."""
         before = time.time() - older_than_s
-        return [path for path, written_at in self._walk(under) if _is_part(path) and written_at < before]
+        return [path for path, written_at in self._walk(under, parts=True) if written_at < before]
 
-    def _walk(self, under: str) -> Iterator[tuple[str, float]]:
-        """Regular files with the time of their last change; what vanishes meanwhile is passed over."""
+    def _walk(self, under: str, parts: bool) -> Iterator[tuple[str, float]]:
+        """Regular files with the time of their last change, only parts or only others. The name is looked at before the file:
+        parts are few among very many. What vanishes meanwhile is passed over."""
         if under:
             _names(under)
         for folder, subfolders, files in os.walk(self.root / under):
             subfolders.sort()
-            for path in (Path(folder, name) for name in sorted(files)):
+            for path in (Path(folder, name) for name in sorted(files) if _is_part(name) is parts):
                 with suppress(FileNotFoundError):
                     status = path.lstat()
                     if stat.S_ISREG(status.st_mode):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,9 @@ class Catalog(Queue, Hosts):
             _execute(
                 connection, _SAVE_ENTRIES, [entry_to_row(item, now, revision + n) for n, item in enumerate(finished)]
             )
-            settled = [*(_after_finish(item, now) for item in finished), *(_after_park(item, now) for item in parked)]
+            plans = [held[item.work_id, item.owner] for item in finished]
+            settled = [_after_finish(item, plan, now) for item, plan in zip(finished, plans, strict=True)]
+            settled += [_after_park(item, now) for item in parked]
             _execute(connection, _SETTLE, settled)
         return sorted(lost)
 
@@ -277,15 +280,17 @@ def _take_revisions(connection: Connection, count: int) -> int:
     return int(connection.execute(counter).scalar_one()) - count + 1
 
 
-def _held(connection: Connection, items: Sequence[Finished | Parked]) -> set[tuple[str, str]]:
-    """The (work, owner) pairs of which the owner still holds the work."""
-    statement = select(queue.c.work_id, queue.c.lease_owner).where(
+def _held(connection: Connection, items: Sequence[Finished | Parked]) -> dict[tuple[str, str], str]:
+    """The (work, owner) pairs of which the owner still holds the work, with the plan that it has by now."""
+    statement = select(queue.c.work_id, queue.c.lease_owner, queue.c.plan_hash).where(
         queue.c.state == "leased", queue.c.work_id.in_([item.work_id for item in items])
     )
-    return {(row.work_id, row.lease_owner) for row in connection.execute(statement)}
+    return {(row.work_id, row.lease_owner): row.plan_hash for row in connection.execute(statement)}
 
 
-def _after_finish(item: Finished, now: float) -> dict[str, Any]:
+def _after_finish(item: Finished, plan_hash: str, now: float) -> dict[str, Any]:
+    if not item.outcome.ok and item.plan_hash not in (None, plan_hash):
+        item = replace(item, retry_at=now, progress=None)  # what was tried is not all that there is
     again = item.retry_at is not None
     waits = item.retry_at is not None and item.retry_at > now
     return {

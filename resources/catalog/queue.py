@@ -49,6 +49,7 @@ _SMALL_RUN = 5_000  # below it a claim looks at the works of the run, above it a
 _SUCCESSES = frozenset(reason for reason, ending in ENDINGS.items() if ending is Ending.SUCCESS)
 _FREED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 _AGAIN: dict[str, Any] = {**_FREED, "state": "queued", "not_before": 0.0, "wait_reason": None}
+_AFRESH: dict[str, Any] = {"progress": None, "tries": 0}
 
 _REPLAN = update(queue).where(queue.c.work_id == bindparam("id"))
 
@@ -81,7 +82,7 @@ class Queue(Database):
                 reopened += connection.execute(
                     update(queue)
                     .where(queue.c.work_id.in_(batch), queue.c.state != "leased")
-                    .values(**_AGAIN, progress=None, updated_at=now_of(connection))
+                    .values(**_AGAIN, **_AFRESH, updated_at=now_of(connection))
                 ).rowcount
         return reopened
 
@@ -138,9 +139,10 @@ class Queue(Database):
             ).rowcount
 
     def lease_owners(self) -> set[str]:
-        """Who holds works at the moment."""
+        """Who holds works or groups at the moment."""
         with self._read() as connection:
-            return {row[0] for row in connection.execute(select(queue.c.lease_owner).where(LEASED).distinct())}
+            works = connection.execute(select(queue.c.lease_owner).where(LEASED).distinct()).scalars()
+            return {str(owner) for owner in works} | set(connection.execute(select(group_leases.c.owner)).scalars())
 
     def release_owner(self, owner: str) -> int:
         """Give back all works of `owner`; how many they were."""
@@ -287,7 +289,7 @@ def _enqueue_batch(connection: Connection, batch: dict[str, NewItem]) -> Enqueue
             _REPLAN, [{"id": row.work_id, **_planned(batch[row.work_id]), "updated_at": now} for row in changed]
         )
     if reopened:
-        connection.execute(update(queue).where(queue.c.work_id.in_(reopened)).values(**_AGAIN, progress=None))
+        connection.execute(update(queue).where(queue.c.work_id.in_(reopened)).values(**_AGAIN, **_AFRESH))
     return Enqueued(len(new), len(reopened), len(batch) - len(new) - len(reopened))
 
 

@@ -86,6 +86,7 @@ class Finished:
     requests: int = 0
     retry_at: float | None = None
     progress: Mapping[str, Any] | None = None  # what the next try need not find out again
+    plan_hash: str | None = None  # the plan that was tried; when there is a newer one by now, the work is opened again
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from pyrate_limiter import GCRA, StateStore
 from pyrate_limiter import Rate as Bucket
 
 from resources.clock import Clock, SystemClock
-from resources.rate_limit.policies import Rate, resolve_policy
+from resources.rate_limit.policies import Rate, domain_interval, resolve_policy
 from resources.rate_limit.settings import RateLimitSettings
 from resources.rate_limit.stores import SqliteLimits, StoreFactory, memory_stores
 
@@ -97,9 +97,9 @@ class Limiter:
         limiter._close = limits.close
         return limiter
 
-    def limit_resolver(self, resolver: str, rate: Rate) -> None:
-        """A limit of a resolver's own, besides those of the hosts that it asks."""
-        self._resolver_rates[resolver] = rate
+    def limit_resolvers(self, rates: Mapping[str, Rate]) -> None:
+        """Limits of resolvers' own, besides those of the hosts that they ask; all of them at once."""
+        self._resolver_rates = dict(rates)
 
     def replace_settings(self, settings: RateLimitSettings) -> None:
         """New policies for what enters from now on; what is owed under the old ones stays owed."""
@@ -188,14 +188,3 @@ def bucket(rate: Rate) -> Bucket:
     if rate.burst == 1:
         interval_ms += max(_MARGIN * interval_ms, min(_MARGIN_MS, 0.1 * interval_ms))
     return Bucket(1, max(1, math.ceil(interval_ms)), burst=rate.burst)
-
-
-def domain_interval(settings: RateLimitSettings, host: str) -> tuple[str, float] | None:
-    """The configured minimum interval of the nearest domain above `host`."""
-    wanted = {domain.lower(): seconds for domain, seconds in settings.domains.items()}
-    labels = host.lower().split(".")
-    for start in range(len(labels)):
-        domain = ".".join(labels[start:])
-        if domain in wanted:
-            return domain, wanted[domain]
-    return None

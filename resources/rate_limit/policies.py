@@ -12,7 +12,16 @@ from typing import Any
 
 from resources.rate_limit.settings import ANY, Rate, RateLimitSettings, parse_rate
 
-__all__ = ["DEFAULT_CONCURRENCY", "DEFAULT_POLICIES", "GROUPS", "Policy", "Rate", "resolve_policy", "shared_group"]
+__all__ = [
+    "DEFAULT_CONCURRENCY",
+    "DEFAULT_POLICIES",
+    "GROUPS",
+    "Policy",
+    "Rate",
+    "domain_interval",
+    "resolve_policy",
+    "shared_group",
+]
 
 DEFAULT_POLICIES: Mapping[str, Mapping[str, str]] = {
     "arxiv.org": {ANY: "0.33/second"},  # one request in 3 s, all machines together
@@ -113,3 +122,14 @@ def _covering(host: str, table: Mapping[str, Any]) -> list[str]:
 
 def _covers(name: str, host: str) -> bool:
     return host == name or host.endswith(f".{name}")
+
+
+def domain_interval(settings: RateLimitSettings, host: str) -> tuple[str, float] | None:
+    """The configured minimum interval of the nearest domain above `host`."""
+    wanted = {domain.lower(): seconds for domain, seconds in settings.domains.items()}
+    labels = host.lower().split(".")
+    for start in range(len(labels)):
+        domain = ".".join(labels[start:])
+        if domain in wanted:
+            return domain, wanted[domain]
+    return None

@@ -162,7 +162,7 @@ def test_another_plan_reopens_at_once_what_was_to_be_tried_later(catalog: Catalo
     finish(catalog, "W1", Reason.HTTP_5XX, retry_at=catalog.now() + 3600)
     assert catalog.enqueue([item("W1", plan="p2")]) == Enqueued(reopened=1)
     (work,) = catalog.claim("me", 1, 60)
-    assert work.tries == 1
+    assert work.tries == 0
 
 
 @pytest.mark.parametrize("reason", [Reason.OK, Reason.HTML_ONLY, Reason.NOT_MODIFIED])
@@ -298,3 +298,20 @@ def test_a_group_belongs_to_one_owner_at_a_time(catalog: Catalog) -> None:
     assert not catalog.lease_group("arxiv", "one", 60)
     assert catalog.free_groups("two") == 2
     assert catalog.lease_group("arxiv", "one", 60)
+
+
+def test_a_plan_that_changes_while_a_work_is_held_opens_it_again_unless_it_succeeded(catalog: Catalog) -> None:
+    catalog.enqueue([item("W1"), item("W2")])
+    assert claimed(catalog) == ["W1", "W2"]
+    catalog.enqueue([item("W1", plan="p2"), item("W2", plan="p2")])
+    ends = [replace(finished("W1", Reason.HTTP_4XX), plan_hash="p1"), replace(finished("W2"), plan_hash="p1")]
+    catalog.commit(Batch(finished=ends))
+    assert claimed(catalog) == ["W1"]
+
+
+def test_a_work_that_is_opened_again_has_all_its_tries(catalog: Catalog) -> None:
+    catalog.enqueue([item("W1")])
+    finish(catalog, "W1", Reason.HTTP_5XX, retry_at=4_000_000_000.0)
+    catalog.reopen(["W1"])
+    (work,) = catalog.claim("me", 1, 60)
+    assert (work.tries, work.progress) == (0, None)

@@ -106,7 +106,7 @@ def test_a_burst_is_spent_at_once_and_comes_back_by_waiting(
 def test_no_window_holds_more_than_the_rate_and_its_burst(per_second: float, burst: int) -> None:
     clock = FakeClock()
     limiter = Limiter(RateLimitSettings.model_validate({"policies": {"a.org": "1/s"}}), memory_stores(), clock=clock)
-    limiter.limit_resolver("r", Rate(per_second, burst))
+    limiter.limit_resolvers({"r": Rate(per_second, burst)})
     allowance = limiter.policy_for("b.org", "metadata", "r")
     only = type(allowance)("g", tuple(d for d in allowance.demands if d[0] == "resolver:r"), None)
     times = list[float]()
@@ -153,7 +153,7 @@ def test_there_is_no_least_interval_unless_one_is_configured(make: Callable[...,
 @pytest.mark.requirement("HTTP-10")
 def test_a_resolver_may_have_a_limit_besides_those_of_its_hosts(make: Callable[..., Limiter], clock: FakeClock) -> None:
     limiter = make(policies={"*": "100/s burst 100"})
-    limiter.limit_resolver("slow", Rate(0.5, 1))
+    limiter.limit_resolvers({"slow": Rate(0.5, 1)})
     assert min(gaps(grants(limiter, clock, 10, "a.org", "landing", "slow"))) >= 2.0
     assert limiter.enter(limiter.policy_for("b.org", "landing", "slow")) not in (0.0, None)  # one limit for all hosts
     assert limiter.enter(limiter.policy_for("a.org", "landing", "other")) == 0.0
@@ -196,7 +196,7 @@ def test_a_request_that_does_not_go_costs_no_token(
 ) -> None:
     """The resolver's own limit would let it go, the host's does not: the resolver may use its token elsewhere."""
     limiter = make(backend, policies={"busy.org": "0.2/s", "free.org": "100/s"})
-    limiter.limit_resolver("r", Rate(0.1, 1))
+    limiter.limit_resolvers({"r": Rate(0.1, 1)})
     assert limiter.enter(limiter.policy_for("busy.org", "landing")) == 0.0
     for _ in range(5):
         assert limiter.enter(limiter.policy_for("busy.org", "landing", "r")) not in (0.0, None)

@@ -1,0 +1,188 @@
+"""Many works at once: nobody stands in another's way, nothing is lost when a pass ends, failures of ours end it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docstokg_assets.config import ContentDownloadConfig, load_config
+from docstokg_assets.dispatcher import PassResult
+from docstokg_assets.orchestrator import DownloadRun, Services, open_services
+from docstokg_assets.works import Location, Work
+from resources.catalog import CatalogError
+from resources.catalog.catalog import Catalog
+
+PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
+
+
+class _Host(BaseHTTPRequestHandler):
+    """Every host of a small web, behind one plain proxy: any PDF is there, Unpaywall knows nothing."""
+
+    protocol_version = "HTTP/1.1"
+    asked: Counter[str]
+
+    def do_GET(self) -> None:
+        host = self.path.split("/")[2]
+        self.asked[host] += 1
+        body, kind = (b"{}", "application/json") if host.startswith("api.") else (PDF, "application/pdf")
+        status = 404 if host.startswith("api.") else 503 if host == "ill.example" else 200
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.fixture
+def web() -> Iterator[tuple[str, Counter[str]]]:
+    asked: Counter[str] = Counter()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Host", (_Host,), {"asked": asked}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    server.shutdown()
+    server.server_close()
+
+
+HOSTS = ("a.example", "ill.example", "api.unpaywall.org", *(f"b{n}.example" for n in range(30)))
+ConfigOf = Callable[..., ContentDownloadConfig]
+
+
+@pytest.fixture
+def config_of(web: tuple[str, Counter[str]], tmp_path: Path) -> ConfigOf:
+    def build(**values: Any) -> ContentDownloadConfig:
+        base: dict[str, Any] = {
+            "data_root": str(tmp_path / "data"),
+            "http.proxy": web[0],
+            "http.allow_http_hosts": list(HOSTS),
+            "http.contact_email": "crawler@library-of-tests.edu",
+            "http.retry.max_attempts": 1,
+            "robots.enabled": False,
+            "resolvers.order": ["openalex"],
+        }
+        return load_config(None, {}, base | {key.replace("__", "."): value for key, value in values.items()}).value
+
+    return build
+
+
+def work(number: int, *hosts: str, **fields: Any) -> Work:
+    places = tuple(Location(pdf_url=f"http://{host}/{number}.pdf", is_oa=True) for host in hosts)
+    return Work(f"W{number}", title=f"Work {number}", year=2024, locations=places, **fields)
+
+
+def run_over(services: Services, works: list[Work], **drain: Any) -> PassResult:
+    with DownloadRun(services) as run:
+        run.take_in(works)
+        return run.drain(of_run=True, **drain)
+
+
+@pytest.mark.requirement("HTTP-10")
+def test_an_ordinary_host_with_very_many_works_does_not_hold_up_the_others(
+    web: tuple[str, Counter[str]], config_of: ConfigOf
+) -> None:
+    crowd = [work(n, "a.example") for n in range(300)]
+    others = [work(1000 + n, f"b{n % 30}.example") for n in range(150)]
+    with open_services(config_of(workers=8)) as services:
+        result = run_over(services, crowd + others, deadline_s=8.0)
+        waiting = services.catalog.parked()
+    _, asked = web
+    assert sum(asked[f"b{n}.example"] for n in range(30)) == 150
+    assert 10 <= asked["a.example"] <= 19  # two a second, a burst of two, and the time it takes to begin
+    assert result.ended == "deadline"
+    spread = waiting[0].latest - waiting[0].earliest
+    assert spread > 60  # nearly 280 works at two a second: their times say when their turn will be
+
+
+def test_a_work_that_is_parked_before_a_provider_was_asked_asks_it_later(config_of: ConfigOf) -> None:
+    slow = config_of(resolvers__order=["unpaywall"], rate_limit__policies={"api.unpaywall.org": "0.01/second"})
+    works = [work(n, doi=f"10.5555/{n}") for n in range(4)]
+    with open_services(slow) as services:
+        first = run_over(services, works, deadline_s=1.0)
+    assert (first.finished, first.parked) == (1, 3)
+    (slow.data_root / "limits.sqlite3").unlink()
+    quick = config_of(resolvers__order=["unpaywall"], rate_limit__policies={"api.unpaywall.org": "100/second burst 9"})
+    with open_services(quick) as services:
+        _make_due(services.catalog)
+        with DownloadRun(services) as run:
+            assert run.drain(year=2024).finished == 3
+        attempts = [stored.record for stored in services.catalog.attempts_after(0, 100)]
+    assert {a.work_id for a in attempts if a.resolver == "unpaywall"} == {"W0", "W1", "W2", "W3"}
+
+
+def _make_due(catalog: Catalog) -> None:
+    with catalog._write() as connection:
+        connection.exec_driver_sql("UPDATE queue SET not_before = 0 WHERE state = 'queued'")
+
+
+def test_a_copy_that_may_come_back_is_tried_again_though_a_better_one_is_forbidden(config_of: ConfigOf) -> None:
+    with open_services(config_of()) as services:
+        run_over(services, [work(1, "10.0.0.1", "ill.example")])
+        entry = services.catalog.entry("W1")
+        assert entry is not None
+        assert (str(entry.reason), entry.retry_at is not None) == ("blocked-address", True)
+        assert services.catalog.queue_counts().retry == 1
+
+
+def test_a_catalog_that_fails_ends_the_pass_and_no_work(config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_services(config_of()) as services:
+
+        def broken(*_: Any) -> None:
+            raise CatalogError("the catalog failed")
+
+        monkeypatch.setattr(services.client.hosts, "closed_until", broken)
+        with pytest.raises(CatalogError):
+            run_over(services, [work(n, "a.example") for n in range(5)])
+        counts = services.catalog.queue_counts()
+        assert (counts.done, counts.leased, counts.queued_due) == (0, 0, 5)
+
+
+def test_a_budget_of_works_is_kept(config_of: ConfigOf) -> None:
+    with open_services(config_of()) as services:
+        result = run_over(services, [work(n, f"b{n % 30}.example") for n in range(20)], max_works=6)
+        assert (result.ended, result.finished) == ("budget", 6)
+        assert services.catalog.queue_counts().queued_due == 14
+
+
+def test_requests_are_those_of_this_pass(web: tuple[str, Counter[str]], config_of: ConfigOf) -> None:
+    with open_services(config_of()) as services:
+        result = run_over(services, [work(n, f"b{n}.example", "ill.example") for n in range(5)])
+    assert result.requests == sum(web[1].values()) == 5
+
+
+@pytest.mark.requirement("HTTP-11")
+def test_without_its_limiter_nothing_goes_out_and_it_goes_on_when_that_is_back(
+    web: tuple[str, Counter[str]], config_of: ConfigOf
+) -> None:
+    config = config_of()
+    with open_services(config) as services:
+        limits = config.data_root / "limits.sqlite3"
+        for name in ("limits.sqlite3", "limits.sqlite3-wal", "limits.sqlite3-shm"):
+            (config.data_root / name).unlink(missing_ok=True)
+        limits.mkdir()
+        seen: list[int] = []
+
+        def bring_back() -> None:
+            seen.append(sum(web[1].values()))
+            limits.rmdir()
+
+        threading.Timer(1.5, bring_back).start()
+        result = run_over(services, [work(n, f"b{n}.example") for n in range(3)])
+    assert seen == [0]
+    assert result.saved == 3
+
+
+def test_a_refused_connection_is_one_reason_for_one_work(config_of: ConfigOf) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nowhere = config_of(http__proxy=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with open_services(nowhere) as services:
+            assert run_over(services, [work(1, "a.example")]).outcomes == {"conn-error": 1}
