@@ -38,10 +38,12 @@ from resources.records import Classification, DownloadOutcome, Reason
 log = logging.getLogger(__name__)
 
 GRACE_S = 5.0
+_AFTER_THE_CUT_S = 0.5
 ITS_TURN = "waits its turn under the limit"
 _LIMITER_PATIENCE_S = 60.0
 _TICK_S = 0.5
 _SHORT_WAIT_S = 2.0
+_FROM_THE_TOP_S = 5.0  # so often a claim looks at all due works again, also those behind which it went on
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class PassResult:
     ended: str = "drained"
     finished: int = 0
     saved: int = 0
+    html_only: int = 0  # of those saved
+    to_retry: int = 0  # of those finished, without success so far; a later pass tries them again
     parked: int = 0
     requests: int = 0
     bytes: int = 0
@@ -85,9 +89,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
+    """As the report counts: `finished` for good, `saved` with a PDF or XML full text, `later` parked or to be tried again."""
+
     finished: int
     saved: int
-    parked: int
+    later: int
     open: int
     active_hosts: tuple[str, ...]
     waiting: tuple[Waiting, ...]
@@ -114,6 +120,7 @@ class Lane:
     tasks: deque[Task] = field(default_factory=deque)
     ready_at: float = 0.0
     busy: bool = False  # all permits of its group are out
+    full: bool = False
 
     def wait_for_last(self, now: float) -> float:
         """How long a search that joins now would wait, by the limit alone."""
@@ -121,7 +128,7 @@ class Lane:
 
 
 End = DownloadOutcome | Interrupted
-Event = tuple[Task, Allowance, Step | End | BaseException]
+Event = tuple[Task, Allowance, Step | End | BaseException, bool]  # whether a request was sent
 
 
 class Dispatcher:
@@ -160,6 +167,10 @@ class Dispatcher:
         self._ahead: Counter[str | None] = Counter()  # how many of them wait for each group
         self._limiter_down_since: float | None = None
         self._claim_again = 0.0
+        self._held_elsewhere = 0  # works that other processes were seen to hold
+        self._left_out: frozenset[str] = frozenset()  # groups at the last claim,
+        self._claimed_up_to: tuple[int, str] | None = None  # where it ended,
+        self._from_the_top = 0.0  # and when the next one begins from the top again
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -207,7 +218,10 @@ class Dispatcher:
         hosts = tuple(sorted(self._asked))
         self._asked = set(self._in_flight.values())
         result = self._result
-        return Progress(result.finished, result.saved, len(self._parked), len(self._open), hosts, tuple(waiting))
+        if self._held_elsewhere and not self._open:
+            waiting.append(Waiting("another process", self._held_elsewhere, 0.0))
+        finished, later = result.finished - result.to_retry, len(self._parked) + result.to_retry
+        return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, tuple(waiting))
 
     def replace_rules(self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy]) -> None:
         """For searches that begin from now on; those that wait for their turn do so under the limits as they are now."""
@@ -231,27 +245,41 @@ class Dispatcher:
 
     def _fill(self) -> None:
         """Claim works while there is room for them. Groups whose lanes are full are left out."""
-        room = max(64, self._settings.workers * 8) - len(self._open)
-        now = self._clock.monotonic()
+        most = max(64, self._settings.workers * 8)
+        room, now = most - len(self._open), self._clock.monotonic()
+        # Not for a few, and not again at once when nothing came: a claim is a write to the database.
+        if room < most // 4 or now < self._claim_again:
+            return
         if self._settings.max_works is not None:
             room = min(room, self._settings.max_works - len(self._taken_up))
             self._result.ended = "budget" if room <= 0 else self._result.ended
-        if room <= 0 or now < self._claim_again:
+        if room <= 0:
             return
-        items = self._catalog.claim(
-            self._settings.owner,
-            min(room, 64),
-            self._settings.lease_s,
-            year=self._settings.year,
-            run_id=self._settings.of_run,
-            exclude_groups=self._full_groups(now),
-        )
-        # Not again at once when little came, or little fits: a claim is a write to the database.
-        self._claim_again = now + (_TICK_S if not items else 0.1 if room < 16 else 0.0)
+        items = self._claim(min(room, 64), now)
+        self._claim_again = now if items else now + _TICK_S
         for item in items:
             self._take_up(item)
             task = self._begin(item)
             self._place(task, self._advance(task, None))
+
+    def _claim(self, limit: int, now: float) -> list[QueueItem]:
+        """Goes on behind the last claim while the same groups are left out: a hundred thousand works of a slow host are walked
+        over once, not for each claim."""
+        left_out = self._full_groups(now)
+        if left_out != self._left_out or not left_out or now >= self._from_the_top:
+            self._claimed_up_to, self._left_out, self._from_the_top = None, left_out, now + _FROM_THE_TOP_S
+        items = self._catalog.claim(
+            self._settings.owner,
+            limit,
+            self._settings.lease_s,
+            year=self._settings.year,
+            run_id=self._settings.of_run,
+            exclude_groups=left_out,
+            after=self._claimed_up_to,
+        )
+        if items:
+            self._claimed_up_to = items[-1].priority, items[-1].work_id
+        return items
 
     def _take_up(self, item: QueueItem) -> None:
         with self._open_lock:
@@ -262,14 +290,18 @@ class Dispatcher:
             self._taken_up.add(item.work_id)
 
     def _full_groups(self, now: float) -> frozenset[str]:
-        return frozenset(lane.allowance.group for lane in self._lanes.values() if self._is_full(lane, now))
+        """A lane that was full is so until it is half empty: for every single place a claim would bring many works, and all
+        but one would have to go back."""
+        for lane in self._lanes.values():
+            lane.full = self._is_full(lane, now, 0.5 if lane.full else 1.0)
+        return frozenset(lane.allowance.group for lane in self._lanes.values() if lane.full)
 
-    def _is_full(self, lane: Lane, now: float) -> bool:
+    def _is_full(self, lane: Lane, now: float, share: float = 1.0) -> bool:
         """A lane whose last search waits long, or that holds enough for all workers, takes no more: what is under way is
         bounded, and one host must not fill it alone."""
         wait = lane.wait_for_last(now)
-        crowded = len(lane.tasks) >= 2 * self._settings.workers and wait > _SHORT_WAIT_S
-        return crowded or wait > self._settings.park_after_s
+        crowded = len(lane.tasks) >= share * 2 * self._settings.workers and wait > _SHORT_WAIT_S
+        return crowded or wait > share * self._settings.park_after_s
 
     def _await_parked(self, deadline: float | None) -> bool:
         """Whether works that are parked, or held by another process, come due before this pass must end. Failed ones are not
@@ -279,6 +311,7 @@ class Dispatcher:
         counts = self._catalog.queue_counts(self._settings.year, self._settings.of_run)
         if counts.queued_due:
             return True
+        self._held_elsewhere = counts.leased
         if counts.parked + counts.leased == 0:
             return False
         due = self._catalog.next_due(self._settings.year, self._settings.of_run)
@@ -389,8 +422,8 @@ class Dispatcher:
     def _handle(self, event: Event | None) -> None:
         if event is None:
             return
-        task, allowance, step = event
-        self._result.requests += 1
+        task, allowance, step, sent = event
+        self._result.requests += sent
         self._in_flight.pop(id(task), None)
         for lane in self._lanes.values():
             if lane.allowance.group == allowance.group:
@@ -483,6 +516,7 @@ class Dispatcher:
         result = self._result
         result.finished += 1
         result.saved += outcome.ok
+        result.html_only += outcome.reason is Reason.HTML_ONLY
         result.bytes += outcome.content_length or 0
         result.outcomes[str(outcome.reason)] += 1
 
@@ -511,6 +545,7 @@ class Dispatcher:
         """Called by the recorder when an entry is durable, or was refused because the work is no longer ours."""
         if isinstance(entry, Finished) and ours:
             self._count(entry.outcome)
+            self._result.to_retry += entry.retry_at is not None
         with self._open_lock:
             self._open[entry.work_id] -= 1
             if self._open[entry.work_id] <= 0:
@@ -528,23 +563,24 @@ class Dispatcher:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             task, send, allowance, waited_ms = job
-            reply: Reply | HttpError
+            reply: Reply | HttpError | None
             try:
-                reply = self._client.wire.send(send, allowance.group, waited_ms)
+                reply = self._client.send(send, allowance, waited_ms)
             except HttpError as error:
                 reply = error
             except BaseException as error:  # the dispatcher raises it
                 self._client.limiter.leave(allowance)
-                self._inbox.put((task, allowance, error))
+                self._inbox.put((task, allowance, error, False))
                 continue
             self._client.limiter.leave(allowance)
-            task.pursuit.requests += 1
+            sent = reply is not None  # else the host was closed while this waited
+            task.pursuit.requests += sent
             step: Step | End | BaseException
             try:
                 step = self._advance(task, reply)
             except BaseException as error:
                 step = error
-            self._inbox.put((task, allowance, step))
+            self._inbox.put((task, allowance, step, sent))
 
     def _wind_down(self) -> None:
         """No new claims; transfers in flight get a grace, then are cut; everything that waits goes back to the database."""
@@ -555,7 +591,7 @@ class Dispatcher:
             left = end - self._clock.monotonic()
             if left <= 0 and not cut:
                 self._client.wire.interrupt()
-                cut, end = True, self._clock.monotonic() + 1.0
+                cut, end = True, self._clock.monotonic() + _AFTER_THE_CUT_S
             elif left <= 0:
                 break
             try:

@@ -33,6 +33,14 @@ class DownloadPlan:
     resolver_name: str
     referer: str | None = None
     expected_mime: str | None = None
+    # of the copy that we have: the file is sent only if it is another one
+    etag: str | None = None
+    last_modified: str | None = None
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        named = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +154,7 @@ def stream_candidate_payload(
         Role.ARTIFACT,
         resolver=plan.resolver_name,
         tier=str(candidate.tier),
+        headers=plan.conditions,
         referer=plan.referer,
         obey_robots=obey_robots,
         sink=lambda head: ArtifactSink(head, store, limits),
@@ -154,11 +163,16 @@ def stream_candidate_payload(
 
 
 def finalize_candidate_download(
-    work: Work, candidate: Candidate, response: Response, store: FileSystemStore
+    work: Work, candidate: Candidate, response: Response, store: FileSystemStore, *, conditional: bool = False
 ) -> DownloadOutcome:
-    """Integrity, then the store. Leaves no part file behind, whatever it finds."""
+    """Integrity, then the store. Leaves no part file behind, whatever it finds. `conditional`: the plan named our copy."""
+    if response.status == 304 and conditional:
+        return not_modified(candidate, response)
     if not response.ok:
-        return failed(candidate, reason_of_status(response.status), http_status=response.status)
+        reason = reason_of_status(response.status)
+        if reason is Reason.OK:  # a redirect to nowhere, or "not modified" to somebody who has nothing
+            reason = Reason.PROTOCOL_ERROR
+        return failed(candidate, reason, http_status=response.status)
     stream = response.payload
     assert isinstance(stream, DownloadStreamResult)
     if stream.kind in (Kind.PDF, Kind.PDF_UNKNOWN):
@@ -205,6 +219,22 @@ def store_file(
         license=candidate.license,
         version=candidate.version,
         meta={"final_url": response.url} if response.url != candidate.url else {},
+    )
+
+
+def not_modified(candidate: Candidate, response: Response) -> DownloadOutcome:
+    """Our copy is still the current one: nothing came, and nothing is stored."""
+    return DownloadOutcome(
+        ok=True,
+        path=None,
+        classification=Classification.SKIP,
+        reason=Reason.NOT_MODIFIED,
+        url=candidate.url,
+        resolver=candidate.resolver,
+        tier=str(candidate.tier),
+        http_status=response.status,
+        etag=response.headers.get("etag"),
+        last_modified=response.headers.get("last-modified"),
     )
 
 

@@ -39,6 +39,7 @@ from resources.artifacts.file_system import FileSystemStore
 from resources.catalog.catalog import Catalog
 from resources.clock import SystemClock, utc
 from resources.http.attempts import AttemptLog
+from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
 from resources.mounts import refuse_network_filesystem
@@ -100,7 +101,9 @@ def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> 
         counted_in = limits or config.data_root / "limits.sqlite3"
         limiter = Limiter.open(config.rate_limit, counted_in, leases=catalog, owner=owner)
         stack.callback(limiter.close)
-        client = HttpClient(config.http, config.robots, catalog, limiter, chunk_bytes=config.download.chunk_size_bytes)
+        cache = HttpCache.open(config.http, config.data_root)
+        chunk = config.download.chunk_size_bytes
+        client = HttpClient(config.http, config.robots, catalog, limiter, cache=cache, chunk_bytes=chunk)
         stack.callback(client.close)
         yield Services(config, catalog, store, limiter, client, owner)
 

@@ -30,6 +30,7 @@ from resources.http.attempts import AttemptLog
 from resources.http.errors import HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
+from resources.http.redact import carries_credentials, redact_url, without_credentials
 from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
 
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
@@ -123,20 +124,29 @@ class Pursuit:
             for key, failure in self.failures.items()
             if failure.url is not None and failure.tier is not Tier.WAYBACK and self.candidates[key].target in _FILES
         ]
-        return tuple(url for _, url in sorted(dead))
+        return tuple(dict.fromkeys(without_credentials(url) for _, url in sorted(dead)))
 
     def to_json(self) -> dict[str, Any]:
-        """What must survive: discovered candidates, failures that will not mend by themselves, and the counters."""
-        lasting = {k: f for k, f in self.failures.items() if ENDINGS[f.reason] is not Ending.RETRYABLE}
+        """What must survive: discovered candidates, failures that will not mend by themselves, and the counters. A URL that
+        carries a key is not written down; whoever named it is asked, and the pages are read, once more."""
+        lasting = {
+            k: f
+            for k, f in self.failures.items()
+            if ENDINGS[f.reason] is not Ending.RETRYABLE and not carries_credentials(k)
+        }
+        secret = [c for c in self.candidates.values() if carries_credentials(c.url)]
+        again = {c.resolver for c in secret}
         return {
-            "candidates": [asdict(c) for c in self.candidates.values()],
+            "candidates": [asdict(_without_key(c)) for c in self.candidates.values() if c not in secret],
             "asked": sorted(
-                name for name in self.asked if f"ask:{name}" not in self.failures or f"ask:{name}" in lasting
+                name
+                for name in self.asked
+                if name not in again and (f"ask:{name}" not in self.failures or f"ask:{name}" in lasting)
             ),
-            "visited": sorted(self.visited),
+            "visited": [] if secret else sorted(key for key in self.visited if not carries_credentials(key)),
             "failures": {key: asdict(failure) for key, failure in lasting.items()},
             "chain": self.chain,
-            "html": asdict(self.html) if self.html is not None else None,
+            "html": asdict(_shown(self.html)) if self.html is not None else None,
             "requests": self.requests,
             "active_ms": self.active_ms,
         }
@@ -160,6 +170,15 @@ class Pursuit:
             raw["reason"], raw["kind"] = Reason(raw["reason"]), Kind(raw["kind"])
             raw["classification"] = Classification(raw["classification"])
             self.html = DownloadOutcome(**raw)
+
+
+def _without_key(candidate: Candidate) -> Candidate:
+    return replace(candidate, referer=without_credentials(candidate.referer)) if candidate.referer else candidate
+
+
+def _shown(outcome: DownloadOutcome) -> DownloadOutcome:
+    meta = {name: redact_url(value) if isinstance(value, str) else value for name, value in outcome.meta.items()}
+    return replace(outcome, url=redact_url(outcome.url) if outcome.url else None, meta=meta)
 
 
 Search = Generator[Request, Response, DownloadOutcome]

@@ -21,6 +21,7 @@ from docstokg_assets.identifiers import (
     normalize_url,
 )
 from docstokg_assets.loose_json import items, mapping, text
+from resources.http.redact import without_credentials
 
 MAX_LOCATIONS = 200
 MAX_TITLE_LENGTH = 1000
@@ -121,6 +122,12 @@ def plain_title(value: Any) -> str | None:
     return text(_MARKUP.sub("", html.unescape(value[: 8 * MAX_TITLE_LENGTH])), MAX_TITLE_LENGTH)
 
 
+def kept_url(value: Any) -> str | None:
+    """A URL from a source, as works keep it. Works are written down, so a key in it is left out, like a password."""
+    url = normalize_url(value)
+    return None if url is None else without_credentials(url)
+
+
 def _year(value: Any, date: str | None) -> int | None:
     for candidate in (value, date[:4] if date and _DATE.fullmatch(date) else None):
         if (
@@ -152,8 +159,8 @@ def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:
 def _location(place: Mapping[str, Any]) -> Location:
     source = mapping(place.get("source"))
     return Location(
-        landing_url=normalize_url(place.get("landing_page_url")),
-        pdf_url=normalize_url(place.get("pdf_url")),
+        landing_url=kept_url(place.get("landing_page_url")),
+        pdf_url=kept_url(place.get("pdf_url")),
         is_oa=place.get("is_oa") is True,
         version=text(place.get("version"), 32),
         license=text(place.get("license"), 64),

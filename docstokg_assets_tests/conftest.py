@@ -29,6 +29,8 @@ def config_for(tmp_path: Path) -> ConfigFor:
             "http.ca_bundle": str(sandbox.ca_bundle),
             "http.contact_email": "crawler@library-of-tests.edu",
             "http.retry.base_delay_ms": 20,
+            "http.breaker.open_s": 0.2,
+            "http.breaker.max_open_s": 1.0,
         }
         if not limits:
             policies: dict[str, Any] = dict.fromkeys((*NAMED, "*"), FAST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,20 @@ def test_a_jats_article_is_stored_as_xml(store: FileSystemStore, tmp_path: Path)
 def test_a_status_that_is_no_success_is_the_reason(store: FileSystemStore, status: int, reason: Reason) -> None:
     outcome = finalize_candidate_download(WORK, CANDIDATE, Response(status, CANDIDATE.url, {}), store)
     assert (outcome.ok, outcome.reason, outcome.http_status) == (False, reason, status)
+
+
+@pytest.mark.requirement("HTTP-7")
+def test_a_copy_that_has_not_changed_is_skipped_and_nothing_is_stored(store: FileSystemStore, tmp_path: Path) -> None:
+    plan = replace(prepare_candidate_download(CANDIDATE), etag='"1"', last_modified="Mon, 01 Jan 2024 00:00:00 GMT")
+    request = next(stream_candidate_payload(plan, CANDIDATE, store, LIMITS, obey_robots=True))
+    assert request.headers == {"If-None-Match": '"1"', "If-Modified-Since": "Mon, 01 Jan 2024 00:00:00 GMT"}
+    answer = Response(304, CANDIDATE.url, {"etag": '"1"'})
+    outcome = finalize_candidate_download(WORK, CANDIDATE, answer, store, conditional=True)
+    assert (outcome.classification, outcome.reason, outcome.ok) == (Classification.SKIP, Reason.NOT_MODIFIED, True)
+    assert (outcome.path, outcome.http_status, outcome.etag) == (None, 304, '"1"') and files(tmp_path) == []
+
+
+@pytest.mark.parametrize("status", [302, 304])
+def test_a_redirect_to_nowhere_or_an_unasked_not_modified_is_no_file(store: FileSystemStore, status: int) -> None:
+    outcome = finalize_candidate_download(WORK, CANDIDATE, Response(status, CANDIDATE.url, {}), store)
+    assert (outcome.ok, outcome.reason) == (False, Reason.PROTOCOL_ERROR)

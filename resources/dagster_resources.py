@@ -18,6 +18,7 @@ from resources.artifacts.file_system import FileSystemStore
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.catalog import Catalog
 from resources.catalog.settings import StorageSettings
+from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.hosts import HostStore
 from resources.http.settings import HttpSettings, RobotsSettings
@@ -75,9 +76,10 @@ class HttpClientResource(ConfiguredResource):
     """The polite client: everything that is sent goes through it."""
 
     @contextmanager
-    def open(self, hosts: HostStore, limiter: Limiter, chunk_bytes: int) -> Iterator[HttpClient]:
+    def open(self, data_root: Path, hosts: HostStore, limiter: Limiter, chunk_bytes: int) -> Iterator[HttpClient]:
         http, robots = self.section(HttpSettings, "http"), self.section(RobotsSettings, "robots")
-        client = HttpClient(http, robots, hosts, limiter, chunk_bytes=chunk_bytes)
+        cache = HttpCache.open(http, data_root)
+        client = HttpClient(http, robots, hosts, limiter, cache=cache, chunk_bytes=chunk_bytes)
         try:
             yield client
         finally:

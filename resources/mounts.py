@@ -31,7 +31,8 @@ def network_filesystem(path: Path, mounts: str) -> str | None:
     return kind if kind in _NETWORK else None
 
 
-def refuse_network_filesystem(path: Path) -> None:
+def refuse_network_filesystem(path: Path, setting: str = "storage.path") -> None:
+    """`setting` is what moves this file alone."""
     try:
         mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -41,6 +42,6 @@ def refuse_network_filesystem(path: Path) -> None:
         raise SettingsError(
             [
                 f"{path} lies on a network file system ({kind}), where SQLite loses data; "
-                "put data_root (or storage.path) on a local disk; artifacts.root may stay on the network"
+                f"put data_root (or {setting}) on a local disk; artifacts.root may stay on the network"
             ]
         )

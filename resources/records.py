@@ -31,6 +31,9 @@ class Status(StrEnum):
     CONTENT_POLICY_SKIP = "content-policy-skip"
     DOWNLOAD_ERROR = "download-error"
     SKIPPED = "skipped"
+    BREAKER_OPEN = "breaker-open"  # from here on the circuit breaker of a host is in another state
+    BREAKER_HALF_OPEN = "breaker-half-open"
+    BREAKER_CLOSED = "breaker-closed"
 
 
 class Ending(StrEnum):
@@ -49,6 +52,7 @@ class Reason(StrEnum):
     NOT_MODIFIED = "not-modified"
     RETRY_AFTER = "retry-after"
     BACKOFF = "backoff"
+    BREAKER_OPEN = "breaker-open"  # the host failed again and again and is left alone
     ROBOTS = "robots"
     ROBOTS_UNAVAILABLE = "robots-unavailable"
     POLICY_TYPE = "policy-type"
@@ -90,6 +94,7 @@ ENDINGS: Mapping[Reason, Ending] = {
     Reason.HTML_ONLY: Ending.SUCCESS,
     Reason.RETRY_AFTER: Ending.RETRYABLE,
     Reason.BACKOFF: Ending.RETRYABLE,
+    Reason.BREAKER_OPEN: Ending.RETRYABLE,
     Reason.ROBOTS_UNAVAILABLE: Ending.RETRYABLE,
     Reason.TIMEOUT: Ending.RETRYABLE,
     Reason.CONN_ERROR: Ending.RETRYABLE,

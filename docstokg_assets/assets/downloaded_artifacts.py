@@ -95,7 +95,7 @@ class _Watch:
             "total": self._total,
             "finished": self._done_before + progress.finished,
             "saved": self._saved_before + progress.saved,
-            "parked": progress.parked,
+            "later": progress.later,
             "open": progress.open,
             "hosts": list(progress.active_hosts),
             "waiting": [asdict(waiting) for waiting in progress.waiting],
@@ -106,7 +106,7 @@ class _Watch:
             self._last_line = now
             waiting = ", ".join(f"{w.group} ({w.works} works, {w.seconds:.0f} s)" for w in progress.waiting[:3])
             self._context.log.info(
-                f"{state['finished']} of {self._total} works finished, {state['saved']} saved, {progress.parked} parked, "
+                f"{state['finished']} of {self._total} works finished, {state['saved']} saved, {progress.later} later, "
                 f"{speed:.1f} works/s" + (f"; waiting for {waiting}" if waiting else "")
             )
 
@@ -135,7 +135,7 @@ def _the_year(catalog: Catalog, year: int) -> Mapping[str, Any]:
         "parked": counts.parked,
         "tried again later": counts.retry,
         "still due": counts.queued_due,
-        "coverage": counts.done / counts.total if counts.total else 0.0,
+        "coverage": round(counts.done / counts.total, 4) if counts.total else 0.0,
         "how works ended": shown.outcome_table(catalog.outcome_counts(year)),
         "waiting for": shown.table(
             waiting,

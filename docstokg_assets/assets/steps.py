@@ -64,7 +64,7 @@ def services(
         opened = stack.enter_context(catalog.open(root))
         store = artifact_store.open(root)
         limiter = stack.enter_context(rate_limiter.open(root, opened, owner))
-        client = stack.enter_context(http_client.open(opened, limiter, config.download.chunk_size_bytes))
+        client = stack.enter_context(http_client.open(root, opened, limiter, config.download.chunk_size_bytes))
         yield Services(config, opened, store, limiter, client, owner)
 
 

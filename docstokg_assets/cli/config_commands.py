@@ -120,9 +120,16 @@ def _print_tables(resolvers: list[ResolverRow], hosts: list[HostRow]) -> None:
         polite = (row.robots, row.head_precheck, row.limit, row.retry, row.timeouts)
         who.add_row(str(row.position or "–"), row.name, row.tier, str(row.state), row.asks or "–", *map(str, polite))
     console.print(who)
-    limits = Table("host", "role", "rate", "at once", "shares with", "from", box=box.SIMPLE)
+    limits = Table(
+        "host", "role", "rate", "rate from", "at once", "counted for", "cap from", "shares with", box=box.SIMPLE
+    )
     for host in hosts:
         cap = "no cap" if host.concurrency is None else str(host.concurrency)
+        counted = "–" if host.concurrency is None else host.cap_counted
         shared = "–" if host.group == host.host else host.group
-        limits.add_row(host.host, host.role, host.rate, cap, shared, host.origin)
+        limits.add_row(host.host, host.role, host.rate, host.origin, cap, counted, host.concurrency_origin, shared)
     console.print(limits)
+    backend = f"{hosts[0].backend} ({hosts[0].backend_origin})"
+    console.print(
+        f"Rates are counted for {hosts[0].counted}; backend {backend}. Servers may lower them, never raise them."
+    )

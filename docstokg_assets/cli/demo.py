@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -86,6 +87,8 @@ def _environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
             "proxy": sandbox.proxy_url,
             "ca_bundle": str(sandbox.ca_bundle),
             "contact_email": "librarian@demo-library.example",
+            # One host of the sandbox is broken for good; nobody should sit and watch how often it is tried again.
+            "breaker": {"open_s": 1.0, "max_open_s": 4.0},
         },
         "openalex": {"filter": "type:article|preprint", "first_year": YEARS[0]},
         "download": {"deadline_s": PASS_S},
@@ -116,7 +119,7 @@ def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> in
         states = [State(str(year), phase="starting Dagster") for year in YEARS]
         runs = _start_runs(root, environment)
         try:
-            with Display(console, states) as display:
+            with _signals_end_it(), Display(console, states) as display:
                 while any(process.poll() is None for process in runs):
                     _refresh(catalog, states, runs, began)
                     display.show()
@@ -149,13 +152,16 @@ def _start_runs(root: Path, environment: Mapping[str, str]) -> list[subprocess.P
     return [runs[year] for year in YEARS]
 
 
-def _end(runs: Sequence[subprocess.Popen[bytes]]) -> None:
+def _end(runs: Sequence[subprocess.Popen[bytes]], number: signal.Signals = signal.SIGTERM) -> None:
+    """Ask every process and its children to end; what does not within its grace is killed."""
     for process in runs:
         with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
+            os.killpg(process.pid, number)
     for process in runs:
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=10)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _log(root: Path, year: int) -> Path:
@@ -165,6 +171,7 @@ def _log(root: Path, year: int) -> Path:
 def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subprocess.Popen[bytes]], began: float) -> None:
     """What the runs of this demo last told the catalog, and what the catalog counts itself."""
     from docstokg_assets.cli.progress import hosts_text, waiting_text
+    from resources.records import Reason
 
     reports: dict[str, Mapping[str, Any]] = {}
     for run in catalog.runs():
@@ -174,11 +181,11 @@ def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subproces
         report = reports.get(state.label)
         counts = catalog.queue_counts(int(state.label))
         ended = process.poll() is not None
-        state.total, state.finished, state.parked = counts.total, counts.done + counts.retry, counts.parked
+        state.total, state.finished, state.parked = counts.total, counts.done, counts.parked + counts.retry
+        state.saved = sum(o.count for o in catalog.outcome_counts(int(state.label)) if o.reason is Reason.OK)
         state.phase = "done" if ended else str(report["phase"]) if report else state.phase
         if report is None:
             continue
-        state.saved = int(report.get("saved", state.saved))
         state.works_per_s = float(report.get("works_per_s", state.works_per_s))
         state.waiting = "" if ended else waiting_text(report.get("waiting", ()))
         state.hosts = "" if ended else hosts_text(report.get("hosts", ()))
@@ -187,6 +194,7 @@ def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subproces
 def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_before: set[str]) -> None:
     from datetime import UTC, datetime
 
+    from docstokg_assets.cli.progress import plural
     from docstokg_assets.telemetry import report as reports
     from docstokg_assets.telemetry.metrics import Scope
 
@@ -197,7 +205,7 @@ def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_
     again = _fetched_again(catalog, began, done_before)
     if stored:
         first = min(artifact.stored_at for artifact in stored) - began
-        console.print(f"First file after {first:.1f} s, {len(stored)} files in {time.time() - began:.0f} s.")
+        console.print(f"First file after {first:.1f} s, {plural(len(stored), 'file')} in {time.time() - began:.0f} s.")
     if done_before and not again:
         console.print(f"[bold green]Nothing was downloaded again:[/] {len(done_before)} works were finished before.")
     console.print(f"Report: {root / 'summary.md'}    Logs: {root / 'logs'}")
@@ -217,16 +225,37 @@ def _fetched_again(catalog: Catalog, began: float, done_before: set[str]) -> set
 
 def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> int:
     """`dagster dev` on the same data, with the sandbox beside it, so that further years can be launched from the UI."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            typer.echo(f"content: port {port} is taken; choose another one: make ui PORT={port + 1}", err=True)
+            return 2
     console.print(f"Dagster UI: [bold]http://127.0.0.1:{port}[/]   (Ctrl-C ends it, and the sandbox with it)")
-    command = _dagster("dev", "-m", _MODULE, "-h", "127.0.0.1", "-p", str(port), "--log-level", "warning")
+    command = _dagster("dev", "-m", _MODULE, "-h", "127.0.0.1", "-p", str(port), "--log-level", "error")
     quiet = {"PYTHONWARNINGS": "ignore"}  # that `dagster dev` is to be called `dg dev` one day is no news to a user
     # Not in the project's folder: the dagster.yaml there is the one of DAGSTER_HOME, which Dagster would remark upon.
     home = environment["DAGSTER_HOME"]
     server = subprocess.Popen(command, env={**environment, **quiet}, cwd=home, start_new_session=True)
+    with _signals_end_it():
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            _end([server], signal.SIGINT)
+            return 0
+
+
+@contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """A closed terminal or a SIGTERM is as good as Ctrl-C: Dagster's processes must not outlive us."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    usual = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        return server.wait()
-    except KeyboardInterrupt:
-        server.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            server.wait(timeout=15)
-        return 0
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import Annotated
 
 import typer
 
@@ -29,7 +30,22 @@ def build_app() -> typer.Typer:
     )
     for module, group in COMMANDS.items():
         app.add_typer(importlib.import_module(module).app, name=group)
+
+    @app.callback()
+    def common(
+        version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+    ) -> None:
+        pass
+
     return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"content {version('docstokg-contentdownload')}")
+        raise typer.Exit
 
 
 def main() -> None:

@@ -66,10 +66,17 @@ class State:
 
 def waiting_text(waiting: Sequence[Mapping[str, Any]]) -> str:
     """`arxiv (4 works, 2 s)`; the longest waits first, two of them."""
-    slow = sorted(waiting, key=lambda w: -float(w["seconds"]))[:2]
-    return ", ".join(
-        f"{w['group']} ({plural(w['works'], 'work')}, {float(w['seconds']):.0f} s)" for w in slow if w["seconds"] >= 0.5
-    )
+    slow = [w for w in sorted(waiting, key=lambda w: -float(w["seconds"])) if _is_told(w)][:2]
+    return ", ".join(f"{w['group']} ({plural(w['works'], 'work')}{_for(w['seconds'])})" for w in slow)
+
+
+def _for(seconds: float) -> str:
+    return f", {seconds:.0f} s" if seconds else ""
+
+
+def _is_told(wait: Mapping[str, Any]) -> bool:
+    """Short waits are the ordinary course of things; how long another process will take is not known."""
+    return float(wait["seconds"]) >= 1 or float(wait["seconds"]) == 0
 
 
 def hosts_text(hosts: Sequence[str]) -> str:
@@ -163,7 +170,7 @@ class RunDisplay:
 
     def update(self, progress: Progress) -> None:
         state = self._state
-        state.finished, state.parked = progress.finished, progress.parked
+        state.finished, state.parked = progress.finished, progress.later
         state.saved = None if state.saved is None else progress.saved
         state.works_per_s = progress.finished / max(0.001, time.monotonic() - self._pass_began)
         state.waiting = waiting_text(

@@ -133,12 +133,23 @@ def _print_table(answer: Answer) -> None:
 
     from docstokg_assets.telemetry.files import printable
 
-    console, table = Console(), Table()
-    for column in answer.columns:
-        table.add_column(Text(column), overflow="fold")
-    for row in answer.rows:
-        table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
-    console.print(table)
+    console = Console()
+    rows = [["" if cell is None else printable(str(cell)) for cell in row] for row in answer.rows]
+    if (
+        sum(len(column) + 3 for column in answer.columns) > console.width
+    ):  # not even the headings fit: one record at a time
+        for row in rows:
+            record = Table("", "", show_header=False, box=None)
+            for column, cell in zip(answer.columns, row, strict=True):
+                record.add_row(Text(column, style="bold"), Text(cell))
+            console.print(record, Text("─" * min(console.width, 40), style="dim"))
+    else:
+        table = Table()
+        for column in answer.columns:
+            table.add_column(Text(column), overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
     count = f"{len(answer.rows)} row" + ("" if len(answer.rows) == 1 else "s")
     note = f"the first {count}; --format csv or json shows all" if answer.more else count
     console.print(note, style="dim", highlight=False)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from docstokg_assets.sources import Collected
     from docstokg_assets.works import Work
     from resources.catalog.catalog import Catalog
+    from resources.http.errors import HttpError
 
 app = typer.Typer()
 
@@ -124,11 +125,23 @@ def pull(
         _fail(f"no works could be had: {error}")
     except HttpError as error:
         host = urlsplit(error.url).hostname or "the source"
-        _fail(f"no works could be had from {host}: {error}. Check the network, then run the same command again.")
+        _fail(f"no works could be had from {host}: {error}. {_hint(error, loaded)}")
     except OSError as error:
         where = error.filename or loaded.data_root
         _fail(f"{where}: {error.strerror}. Check the folder and its disk, then run the same command again.")
     raise typer.Exit(code)
+
+
+def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
+    """What to look at first when the very first request fails."""
+    from resources.http.errors import TlsFailed
+    from resources.http.redact import redact_url
+
+    if config.http.proxy is None:
+        return "Check the network, then run the same command again."
+    if isinstance(error, TlsFailed):
+        return "The proxy may have an authority of its own: set http.ca_bundle (`content sandbox serve` prints it)."
+    return f"All requests go through the proxy {redact_url(config.http.proxy)} (http.proxy): is it running?"
 
 
 app.command("pull")(pull)
@@ -227,7 +240,7 @@ def _data_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple[C
     with tempfile.TemporaryDirectory(prefix="content-dry-run-") as folder:
         places = {"data_root": Path(folder), "storage": config.storage.model_copy(update={"path": None})}
         places["artifacts"] = config.artifacts.model_copy(update={"root": None})
-        yield config.model_copy(update=places), shared if shared.is_file() else None
+        yield config.model_copy(update=places), shared if any(config.data_root.glob("limits.*")) else None
 
 
 def _run(

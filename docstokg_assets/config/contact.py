@@ -18,6 +18,11 @@ _RESERVED = re.compile(r"(?:^|\.)(?:example\.(?:com|org|net|edu)|example|invalid
 
 def require_contact(config: ContentDownloadConfig) -> None:
     """Raises SettingsError unless a person can be reached under `http.contact_email`, or only the sandbox is asked."""
+    bundle = config.http.ca_bundle
+    if bundle is not None and not bundle.is_file():
+        raise SettingsError(
+            [f"http.ca_bundle: there is no file {bundle}; `content sandbox serve` prints the right path"]
+        )
     if is_sandbox(config.http):
         return
     address = config.http.contact_email

@@ -9,11 +9,18 @@ from docstokg_assets.config.models import ContentDownloadConfig
 from docstokg_assets.resolvers.registry import Resolver, load_resolvers
 from resources.http.messages import Role
 from resources.http.settings import RetrySettings
-from resources.rate_limit.policies import DEFAULT_POLICIES, domain_interval, resolve_policy
-from resources.rate_limit.settings import ANY
+from resources.rate_limit.policies import DEFAULT_POLICIES, Policy, domain_interval, resolve_policy
+from resources.rate_limit.settings import ANY, Backend
 from resources.settings import Loaded
 
 OTHER_HOST = "any other host"
+COUNTED: Mapping[Backend, str] = {
+    "memory": "this process alone, which has the data root to itself",
+    "multiprocess": "all processes of this data root",
+    "sqlite": "all processes of this data root",
+    "redis": "everybody who uses the Redis server",
+    "postgres": "everybody who uses the PostgreSQL database",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +50,19 @@ class ResolverRow:
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
+    """The limits of a host. `counted` says by whom and for whom its tokens are counted, `cap_counted` its connections."""
+
     host: str
     role: str
     rate: str
     concurrency: int | None
     group: str
     origin: str
+    concurrency_origin: str
+    backend: str
+    backend_origin: str
+    counted: str
+    cap_counted: str
 
 
 def explain_resolvers(
@@ -66,17 +80,49 @@ def explain_hosts(loaded: Loaded[ContentDownloadConfig]) -> list[HostRow]:
     settings = loaded.value.rate_limit
     named = [*settings.policies, *DEFAULT_POLICIES, *settings.concurrency, *settings.domains]
     hosts = [*sorted({name for name in named if name != ANY}), OTHER_HOST]
+    counted, backend_origin = COUNTED[settings.backend], loaded.origin("rate_limit.backend")
     rows: list[HostRow] = []
     for host in hosts:
         policies = {str(role): resolve_policy(settings, host, role) for role in Role}
         shared = len({policy.key for policy in policies.values()}) == 1
         for role, policy in policies.items():
-            interval = domain_interval(settings, host)
-            rate = str(policy.rate) if interval is None else f"{policy.rate}, {interval[1]:g} s apart"
-            row = HostRow(host, "all" if shared else role, rate, policy.concurrency, policy.group, policy.origin)
+            rate, origin = _rate(loaded, host, policy)
+            row = HostRow(
+                host=host,
+                role="all" if shared else role,
+                rate=rate,
+                concurrency=policy.concurrency,
+                group=policy.group,
+                origin=origin,
+                concurrency_origin=_placed(loaded, "concurrency", policy.concurrency_origin),
+                backend=settings.backend,
+                backend_origin=backend_origin,
+                counted=counted,
+                cap_counted="all processes of this data root" if policy.exclusive else "each process",
+            )
             if row not in rows:
                 rows.append(row)
     return rows
+
+
+def _rate(loaded: Loaded[ContentDownloadConfig], host: str, policy: Policy) -> tuple[str, str]:
+    """The rate with the least interval of its domain, if it has one, and where both came from."""
+    rate, origin = str(policy.rate), _placed(loaded, "policies", policy.origin)
+    interval = domain_interval(loaded.value.rate_limit, host)
+    if interval is None:
+        return rate, origin
+    domain, seconds = interval
+    return f"{rate}, {seconds:g} s apart", f"{origin}; {_placed(loaded, 'domains', f'configured {domain}')}"
+
+
+def _placed(loaded: Loaded[ContentDownloadConfig], table: str, origin: str) -> str:
+    """`configured a.org (file cd.yaml)`: what was configured, with the layer that says so."""
+    if not origin.startswith("configured "):
+        return origin
+    places: set[str] = set()
+    for name in origin.removeprefix("configured ").split(", "):
+        places.add(loaded.origin(f"rate_limit.{table}.{ANY if name == 'default' else name}"))
+    return f"{origin} ({', '.join(sorted(places))})"
 
 
 def _resolver_row(loaded: Loaded[ContentDownloadConfig], resolver_class: type[Resolver]) -> ResolverRow:

@@ -83,7 +83,9 @@ class OpenAlexApi:
         parts = [works_filter] if works_filter else []
         if dates:
             parts += [f"from_publication_date:{dates.first}", f"to_publication_date:{dates.last}"]
-        response = yield self._request(f"{_list_url(','.join(parts), self._per_page)}&cursor={quote(cursor, safe='*')}")
+        url = f"{_list_url(','.join(parts), self._per_page)}&cursor={quote(cursor, safe='*')}"
+        # Whoever asks for a list wants to know what is new in it.
+        response = yield replace(self._request(url), cache=False)
         page = self._read_page(response)
         # A slice that fits on its first page needs no second request to learn that nothing follows.
         whole = cursor == FIRST_CURSOR and page.count == page.raw_count

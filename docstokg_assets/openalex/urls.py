@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from docstokg_assets.identifiers import normalize_arxiv, normalize_doi, normalize_pmcid, normalize_url
+from docstokg_assets.identifiers import normalize_arxiv, normalize_doi, normalize_pmcid
 from docstokg_assets.loose_json import text
 from docstokg_assets.openalex import SetAside
 from docstokg_assets.openalex.ids import meaningful_lines
-from docstokg_assets.works import Work
+from docstokg_assets.works import Work, kept_url
 from resources.http.canonical import canonical_url
+from resources.http.redact import redact_url
 
 
 def read_urls(lines: Iterable[str]) -> tuple[list[Work], list[SetAside]]:
@@ -18,9 +19,9 @@ def read_urls(lines: Iterable[str]) -> tuple[list[Work], list[SetAside]]:
     found: dict[str, Work] = {}
     aside: list[SetAside] = []
     for number, line in meaningful_lines(lines):
-        url = normalize_url(line)
+        url = kept_url(line)
         if url is None:
-            aside.append(SetAside(f"line {number}", "not an absolute http or https URL", text(line) or ""))
+            aside.append(SetAside(f"line {number}", "not an absolute http or https URL", text(redact_url(line)) or ""))
         else:
             work = work_from_url(url)
             found.setdefault(work.work_id, work)

@@ -61,7 +61,7 @@ def title(lang: str, roll: int, code: str) -> str:
 
 def latin(text: str) -> str:
     """What a standard PDF font can show: tags dropped, accents folded, other letters as U+XXXX numbers."""
-    plain = re.sub(r"<[^>]*>", "", text)
+    plain = re.sub(r"<[^<>]*>", "", text)
     folded = unicodedata.normalize("NFKD", plain)
     kept = [c if 32 <= ord(c) < 127 else ("" if unicodedata.combining(c) else f"<{ord(c):04X}>") for c in folded]
     return "".join(kept)[:400]

@@ -236,10 +236,10 @@ WITH o AS (
   FROM outcomes WHERE {scope}
 ), a AS (
   SELECT *, coalesce(TRY_CAST(json_extract_string(extra, '$.sleep_ms') AS DOUBLE), 0) AS sleep_ms,
-         json_extract_string(extra, '$.breaker') AS breaker,
-         NOT cache_hit AND (http_status IS NOT NULL OR status IN ('retry', 'size-mismatch', 'content-policy-skip')
+         (NOT cache_hit OR status = 'http-304')
+           AND (http_status IS NOT NULL OR status IN ('retry', 'size-mismatch', 'content-policy-skip')
            OR status = 'download-error' AND reason NOT IN ({nothing_sent})) AS sent,
-         role IN ('metadata', 'landing') AND verb = 'GET' AND status = 'http-get' AS cacheable
+         role IN ('metadata', 'landing') AND verb = 'GET' AND status IN ('http-get', 'http-304') AS cacheable
   FROM attempts WHERE {scope}
 )
 """
@@ -253,7 +253,8 @@ SELECT count(*) FILTER (finished) AS finished, count(*) FILTER (saved) AS saved,
        quantile_cont(ttfp_ms, 0.95) FILTER (saved) / 1000 AS ttfp_p95_s,
        sum(requests) / nullif(count(*) FILTER (saved), 0) AS requests_per_success,
        count(*) FILTER (finished)
-         / nullif(epoch(max(finished_at) FILTER (finished)) - (SELECT epoch(min(ts)) FROM a), 0) AS works_per_s,
+         / nullif((SELECT sum(took) FROM (SELECT epoch(max(ts)) - epoch(min(ts)) AS took FROM a GROUP BY run_id)), 0)
+         AS works_per_s,
        count(*) FILTER (finished AND reason = 'no-candidate') AS unknown_copies
 FROM o
 """
@@ -265,10 +266,10 @@ SELECT count(*) FILTER (sent) AS requests,
             THEN count(*) FILTER (cacheable AND cache_hit) END AS cache_hits,
        count(*) FILTER (cacheable AND ts > earlier.first_asked AND run_id <> earlier.first_run) AS asked_before,
        quantile_cont(sleep_ms, 0.95) FILTER (sent AND status <> 'retry') / 1000 AS rate_delay_p95_s,
-       count(*) FILTER (breaker = 'open') AS breaker_opens
+       count(*) FILTER (status = 'breaker-open') AS breaker_opens
 FROM a LEFT JOIN (
   SELECT canonical_url, min(ts) AS first_asked, min_by(run_id, ts) AS first_run FROM attempts
-  WHERE status = 'http-get' AND role IN ('metadata', 'landing') GROUP BY canonical_url
+  WHERE status IN ('http-get', 'http-304') AND role IN ('metadata', 'landing') GROUP BY canonical_url
 ) AS earlier USING (canonical_url)
 """
 _RETRIES = "SELECT attempt, count(*) AS n FROM a WHERE sent GROUP BY attempt ORDER BY attempt"

@@ -28,6 +28,9 @@ REASON_TEXT: Mapping[Reason, Plain] = {
         "The host asked for a pause that is longer than we hold a work.", "None needed: the work waits until then."
     ),
     Reason.BACKOFF: Plain("A try failed and is repeated after a growing pause.", _TRIED_AGAIN),
+    Reason.BREAKER_OPEN: Plain(
+        "The host failed again and again; it is left alone for a while.", "None needed: the work waits until then."
+    ),
     Reason.ROBOTS: Plain(
         "The host's robots.txt forbids the request.", "Ask the host for permission, or find another copy."
     ),
@@ -91,6 +94,9 @@ STATUS_TEXT: Mapping[Status, str] = {
     Status.CONTENT_POLICY_SKIP: "type or size is not wanted; the body was not kept",
     Status.DOWNLOAD_ERROR: "no whole answer came",
     Status.SKIPPED: "decided not to ask",
+    Status.BREAKER_OPEN: "the host failed too often: nobody asks it for the next `retry_after_s`",
+    Status.BREAKER_HALF_OPEN: "its pause is over: a few requests try whether the host is well again",
+    Status.BREAKER_CLOSED: "the host is well again",
 }
 
 _ENDING_TEXT: Mapping[Ending, str] = {

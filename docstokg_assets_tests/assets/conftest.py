@@ -33,6 +33,7 @@ def write_config(sandbox: Sandbox) -> Callable[..., Path]:
                 "ca_bundle": str(sandbox.ca_bundle),
                 "contact_email": "crawler@library.example",
                 "retry": {"max_attempts": 2, "base_delay_ms": 10, "max_delay_ms": 50, "jitter_ms": 0},
+                "breaker": {"open_s": 0.2, "max_open_s": 1.0},
             },
             "robots": {"enabled": False},  # else the crawl delays of some hosts decide how long the tests take
             "rate_limit": {"policies": {"*": "200/second burst 50"}},

@@ -140,6 +140,7 @@ def place(box: Sandbox, tmp_path: Path) -> Place:
             "ca_bundle": str(box.ca_bundle),
             "contact_email": "crawler@library-of-tests.edu",
             "retry": {"max_attempts": 2, "base_delay_ms": 10, "jitter_ms": 0},
+            "breaker": {"open_s": 0.2, "max_open_s": 1.0},
         },
         "robots": {"enabled": False},  # else the crawl delays of some hosts decide how long the tests take
         "rate_limit": {

@@ -282,7 +282,8 @@ def test_a_source_that_cannot_be_reached_is_named(box: Sandbox, place: Place, co
     box.add_fault(host="api.openalex.org", close=True)
     ended = content(*place.arguments(*QUERY))
     assert ended.code == 2
-    assert "no works could be had from api.openalex.org: " in ended.err and "run the same command again" in ended.err
+    assert "no works could be had from api.openalex.org: " in ended.err
+    assert f"through the proxy {box.proxy_url} (http.proxy): is it running?" in ended.err
 
 
 def test_a_query_without_works_is_done_at_once(place: Place, content: Content) -> None:

@@ -71,7 +71,7 @@ def test_each_example_file_validates(example: Path) -> None:
     ("text", "told"),
     [
         ("storage: {backend: postgres}", "only 'sqlite' is available in this version"),
-        ("rate_limit: {backend: redis}", "must be 'memory' or 'sqlite'"),
+        ("rate_limit: {backend: mongo}", "must be 'memory', 'multiprocess', 'sqlite', 'redis' or 'postgres'"),
         ("artifacts: {cas_enabled: true}", "unknown key artifacts.cas_enabled; known here: root"),
         ("telemetry: {sinks: [otlp]}", "must be 'jsonl', 'csv' or 'console'"),
     ],
@@ -280,12 +280,34 @@ resolvers:
 def test_explain_says_what_counts_for_which_host(tmp_path: Path) -> None:
     rows = explain_hosts(loaded(tmp_path, "rate_limit: {policies: {a.org: {landing: 1/s}}}"))
     assert {(row.role, row.rate, row.origin) for row in rows if row.host == "a.org"} == {
-        ("landing", "1/second", "configured a.org"),
+        ("landing", "1/second", "configured a.org (file cd.yaml)"),
         ("metadata", "2/second burst 2", "built-in default"),
         ("artifact", "2/second burst 2", "built-in default"),
     }
     assert rows[-1].host == OTHER_HOST
     assert [(row.role, row.group) for row in rows if row.host == "arxiv.org"] == [("all", "arxiv")]
+
+
+@pytest.mark.requirement("HTTP-10", "HTTP-11")
+def test_explain_says_who_counts_for_whom_and_where_that_came_from(tmp_path: Path) -> None:
+    text = "rate_limit: {backend: redis, redis_url: 'redis://u:canary@r/0', concurrency: {b.org: 4, '*': 1}, domains: {c.org: 9}}"
+    rows = {row.host: row for row in explain_hosts(loaded(tmp_path, text, DTKG_RATE_LIMIT__POLICIES='{"*": "1/s"}'))}
+    arxiv, named, spaced, other = (rows[host] for host in ("arxiv.org", "b.org", "c.org", OTHER_HOST))
+    assert {(row.backend, row.backend_origin, row.counted) for row in rows.values()} == {
+        ("redis", "file cd.yaml", "everybody who uses the Redis server")
+    }
+    assert (arxiv.concurrency, arxiv.cap_counted) == (1, "all processes of this data root")
+    assert (arxiv.origin, arxiv.concurrency_origin) == ("built-in arxiv.org", "built-in arxiv.org")
+    assert (named.concurrency, named.cap_counted) == (4, "all processes of this data root")
+    assert named.concurrency_origin == "configured b.org (file cd.yaml)"
+    environment = "configured default (environment DTKG_RATE_LIMIT__POLICIES)"
+    assert (spaced.rate, spaced.origin) == (
+        "1/second, 9 s apart",
+        f"{environment}; configured c.org (file cd.yaml)",
+    )
+    assert (other.concurrency, other.cap_counted, other.origin) == (1, "each process", environment)
+    assert other.concurrency_origin == "configured default (file cd.yaml)"
+    assert "canary" not in repr(rows)
 
 
 @pytest.mark.requirement("CFG-1")

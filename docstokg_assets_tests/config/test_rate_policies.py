@@ -71,6 +71,8 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
         ("domains: {a.org: 0}", "rate_limit.domains.a.org: must be greater than 0"),
         ("domains: {'*': 1}", "must name one domain"),
         ("concurrency: {a.org: 0}", "rate_limit.concurrency.a.org: must be greater than or equal to 1"),
+        ("redis_url: 'http://u:canary@r/0'", "rate_limit.redis_url: must begin with redis://host"),
+        ("connection_string: 'canary words'", "rate_limit.connection_string: must be like postgresql://user"),
     ],
 )
 def test_a_wrong_policy_is_named(tmp_path: Path, text: str, told: str) -> None:
@@ -80,6 +82,16 @@ def test_a_wrong_policy_is_named(tmp_path: Path, text: str, told: str) -> None:
         load_section(RateLimitSettings, "rate_limit", file=file, env={})
     assert told in str(caught.value)
     assert "(file cd.yaml, line 2)" in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.requirement("HTTP-11")
+@pytest.mark.parametrize(("backend", "key"), [("redis", "redis_url"), ("postgres", "connection_string")])
+def test_a_backend_on_a_server_needs_to_know_which(tmp_path: Path, backend: str, key: str) -> None:
+    file = tmp_path / "cd.yaml"
+    file.write_text(f"rate_limit: {{backend: {backend}}}\n")
+    with pytest.raises(SettingsError, match=f"rate_limit: backend {backend} needs {key}"):
+        load_section(RateLimitSettings, "rate_limit", file=file, env={})
 
 
 @pytest.mark.requirement("HTTP-10")

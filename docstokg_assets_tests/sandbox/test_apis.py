@@ -161,8 +161,14 @@ def test_unpaywall(box: Sandbox, web: requests.Session) -> None:
 
 def test_crossref(box: Sandbox, web: requests.Session) -> None:
     work = one(box, "crossref_link")
-    answer = web.get(f"https://api.crossref.org/works/{quote(work.doi or '', safe='')}?mailto=a@b.org")
-    assert (answer.headers["x-api-pool"], answer.headers["x-concurrency-limit"]) == ("polite-single", "3")
+    url = f"https://api.crossref.org/works/{quote(work.doi or '', safe='')}?mailto=a@b.org"
+    answer = web.get(url)
+    assert answer.headers["x-api-pool"] == "polite-single" and "x-rate-limit-limit" not in answer.headers
+    box.enforce_limits(True)  # only a limit that counts is announced
+    limited = web.get(url).headers
+    box.enforce_limits(False)
+    assert (limited["x-rate-limit-limit"], limited["x-rate-limit-interval"]) == ("10", "1s")
+    assert limited["x-concurrency-limit"] == "3"
     message = answer.json()["message"]
     assert message["link"][0]["URL"] == box.universe.truth(work.id).url
     assert message["link"][-1]["intended-application"] == "similarity-checking" and "license" not in message

@@ -111,7 +111,7 @@ def history(catalog: Catalog, works: int = 300, seed: int = 5) -> tuple[list[Att
             ends.append(finished(work, Reason.TIMEOUT, retry_at=4_000_000_000.0, **end))
         else:
             ends.append(finished(work, dice.choice(reasons), **end))
-    attempts.append(attempt(seq=len(attempts), status=Status.SKIPPED, http_status=None, extra={"breaker": "open"}))
+    attempts.append(attempt(seq=len(attempts), status=Status.BREAKER_OPEN, http_status=None))
     attempts.append(attempt(seq=len(attempts), status=Status.ROBOTS_DISALLOWED, http_status=None, reason=Reason.ROBOTS))
     for run in ("run-1", "run-2"):
         catalog.start_run(run, "pull", "sha256:c0ffee", {})

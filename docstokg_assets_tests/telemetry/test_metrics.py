@@ -21,6 +21,7 @@ from resources.catalog import Catalog, Finished
 from resources.records import AttemptRecord, Kind, Reason, Status
 
 Make = Callable[..., Any]
+NOT_SENT = (Status.SKIPPED, Status.ROBOTS_DISALLOWED, Status.BREAKER_OPEN)
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -45,7 +46,7 @@ def by_hand(attempts: list[AttemptRecord], works: list[Finished], scope: Scope) 
     saved = [w for w in done if w.outcome.reason in (Reason.OK, Reason.NOT_MODIFIED)]
     html = [w for w in done if w.outcome.reason is Reason.HTML_ONLY]
     known = [w for w in done if w.outcome.reason is not Reason.NO_CANDIDATE]
-    sent = [a for a in mine if not a.cache_hit and a.status not in (Status.SKIPPED, Status.ROBOTS_DISALLOWED)]
+    sent = [a for a in mine if not a.cache_hit and a.status not in NOT_SENT]
     cacheable = [a for a in mine if a.role == "metadata" and a.status is Status.HTTP_GET]
     ttfp = [w.ttfp_ms / 1000 for w in saved if w.ttfp_ms is not None]
     waits = [a.extra.get("sleep_ms", 0) / 1000 for a in sent if a.status is not Status.RETRY]
@@ -66,7 +67,7 @@ def by_hand(attempts: list[AttemptRecord], works: list[Finished], scope: Scope) 
         "requests": len(sent),
         "requests_per_success": sum(w.requests for w in ends) / len(saved),
         "rate_delay_p95_s": quantile(waits, 0.95),
-        "breaker_opens": sum(a.extra.get("breaker") == "open" for a in mine),
+        "breaker_opens": sum(a.status is Status.BREAKER_OPEN for a in mine),
         "asked_before": sum(
             a.ts > asked[a.canonical_url][0] and a.run_id != asked[a.canonical_url][1] for a in cacheable
         ),
@@ -104,9 +105,9 @@ def test_breakdowns_agree_with_a_count_by_hand(lake_and_history: Any) -> None:
         slis = compute_slis(con, Scope())
     done = [w for w in works if w.retry_at is None]
     assert slis.reasons == Counter(str(w.outcome.reason) for w in done)
-    sent = [a for a in attempts if not a.cache_hit and a.status not in (Status.SKIPPED, Status.ROBOTS_DISALLOWED)]
+    sent = [a for a in attempts if not a.cache_hit and a.status not in NOT_SENT]
     assert slis.retries == Counter(a.attempt for a in sent)
-    asked = [a for a in attempts if a.status not in (Status.SKIPPED, Status.ROBOTS_DISALLOWED)]
+    asked = [a for a in attempts if a.status not in NOT_SENT]
     saved = [w.outcome for w in done if w.outcome.reason in (Reason.OK, Reason.NOT_MODIFIED)]
     for name, shares in (("tier", slis.by_tier), ("resolver", slis.by_resolver), ("host", slis.by_host)):
         tried: defaultdict[str, set[str | None]] = defaultdict(set)

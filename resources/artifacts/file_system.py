@@ -190,10 +190,14 @@ class FileSystemStore:
 
 def _step_into(parent: int, name: str, create: bool) -> int:
     """The folder `name` in `parent`, made durable when it is new."""
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=parent)
-            os.fsync(parent)
+    try:
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=parent)
+        os.fsync(parent)
     return os.open(name, _FOLDER, dir_fd=parent)
 
 

@@ -204,7 +204,9 @@ def explained(name: str) -> Iterator[None]:
     except (DBAPIError, sqlite3.Error, OSError) as error:
         # The driver's own words only: SQLAlchemy's message would show the statement with its values.
         cause = str(error.orig) if isinstance(error, DBAPIError) else str(error)
-        if "full" in cause or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            raise CatalogError(f"{error.filename} is a file, not a folder. Choose another data_root.") from error
+        if "is full" in cause or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
             raise CatalogFull(
                 f"no room for the catalog {name}: {cause}. Free some space, then run the same command again."
             ) from error

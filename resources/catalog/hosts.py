@@ -1,8 +1,11 @@
-"""What all processes know of a host: its robots.txt, and until when it is closed. Others decide what follows."""
+"""What all processes know of a host: its robots.txt, its circuit breaker, and until when it is closed. Others decide what
+follows."""
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from collections.abc import Callable
+
+from sqlalchemy import func, literal, select, union_all
 
 from resources.catalog.database import Database, now_of, upsert
 from resources.catalog.rows import ClosedHost, RobotsRow
@@ -41,12 +44,25 @@ class Hosts(Database):
             until = connection.scalar(select(hosts.c.closed_until).where(hosts.c.host == host))
             return until if until is not None and until > now_of(connection) else None
 
-    def closed_hosts(self) -> list[ClosedHost]:
-        """The hosts that are closed now, the one that opens first in front."""
-        columns = (hosts.c.host, hosts.c.closed_until, hosts.c.note)
+    def breaker(self, host: str) -> str | None:
+        """The state of the host's circuit breaker as `change_breaker` left it."""
         with self._read() as connection:
-            closed = hosts.c.closed_until > now_of(connection)
-            return [
-                ClosedHost(*row)
-                for row in connection.execute(select(*columns).where(closed).order_by(hosts.c.closed_until))
-            ]
+            state: str | None = connection.scalar(select(hosts.c.breaker).where(hosts.c.host == host))
+            return state
+
+    def change_breaker(self, host: str, change: Callable[[str | None], tuple[str, float]]) -> None:
+        """`change` makes of the state its successor, and until when the host is left alone; no other change comes between."""
+        saving = upsert(hosts, ["breaker", "breaker_until", "updated_at"])
+        with self._write() as connection:
+            state, until = change(connection.scalar(select(hosts.c.breaker).where(hosts.c.host == host)))
+            row = {"host": host, "breaker": state, "breaker_until": until, "updated_at": now_of(connection)}
+            connection.execute(saving, row)
+
+    def closed_hosts(self) -> list[ClosedHost]:
+        """The hosts that are closed now, by themselves or by their breaker, the one that opens first in front."""
+        asked = select(hosts.c.host, hosts.c.closed_until.label("until"), hosts.c.note)
+        broken = select(hosts.c.host, hosts.c.breaker_until, literal("breaker-open"))
+        with self._read() as connection:
+            now = now_of(connection)
+            closed = union_all(asked.where(hosts.c.closed_until > now), broken.where(hosts.c.breaker_until > now))
+            return [ClosedHost(*row) for row in connection.execute(closed.order_by("until"))]

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     and_,
     bindparam,
     case,
@@ -95,12 +96,17 @@ class Queue(Database):
         year: int | None = None,
         run_id: str | None = None,
         exclude_groups: Set[str] = frozenset(),
+        after: tuple[int, str] | None = None,
     ) -> list[QueueItem]:
-        """Up to `limit` due works, most urgent first, which are `owner`'s for `lease_s` seconds. Year 0: unknown."""
+        """Up to `limit` due works, most urgent first, which are `owner`'s for `lease_s` seconds. Year 0: unknown.
+
+        `after`: only those that come behind this (priority, work). Whoever claimed the works up to there need not walk again
+        over all those that were left out.
+        """
         with self._write() as connection:
             now = now_of(connection)
             _wake(connection, now)
-            due = select(queue).where(READY).order_by(queue.c.priority.desc(), queue.c.work_id).limit(limit)
+            due = select(queue).where(READY).order_by(queue.c.priority.desc(), queue.c.work_id)
             if year is not None:
                 due = due.where(year_is(queue.c.year, year))
             if run_id is not None:
@@ -108,7 +114,10 @@ class Queue(Database):
             if exclude_groups:
                 allowed = queue.c.next_group.not_in(sorted(exclude_groups))
                 due = due.where(or_(queue.c.next_group.is_(None), allowed))
-            rows = connection.execute(due.with_for_update(skip_locked=True)).all()
+            rows: list[Row[Any]] = []
+            for part in _behind(after):
+                portion = due.where(part).limit(limit - len(rows)).with_for_update(skip_locked=True)
+                rows += connection.execute(portion).all()
             if rows:
                 connection.execute(
                     update(queue)
@@ -235,6 +244,14 @@ class Queue(Database):
 def year_is(column: ColumnElement[int | None], year: int) -> ColumnElement[bool]:
     """Year 0 stands for works without a year, as it does in the lake."""
     return column.is_(None) if year == 0 else column == year
+
+
+def _behind(position: tuple[int, str] | None) -> list[ColumnElement[bool]]:
+    """Two conditions one after the other, because only so the index leads straight to the first row of each."""
+    if position is None:
+        return [true()]
+    priority, work_id = position
+    return [and_(queue.c.priority == priority, queue.c.work_id > work_id), queue.c.priority < priority]
 
 
 def _scope(year: int | None, run_id: str | None) -> list[ColumnElement[bool]]:

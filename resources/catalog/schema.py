@@ -192,6 +192,8 @@ hosts = Table(
     Column("robots_fetched_at", Float),
     Column("closed_until", Float),
     Column("note", Text),
+    Column("breaker", Text),  # JSON, see resources.http.breaker
+    Column("breaker_until", Float),
     Column("updated_at", Float, nullable=False),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import idna
@@ -12,10 +13,12 @@ _TRACKING = frozenset(
     | {"_gl", "_hsenc", "_hsmi", "vero_id", "oly_anon_id", "oly_enc_id", "s_cid", "spm"}
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_REMEMBERED = 2_048  # the same few URLs are asked about a dozen times while a request is under way
 _SAFE_PATH = "/:@!$&'()*+,;=~-._"
 _SAFE_QUERY = "/:@!$'()*,;~-._?=+"
 
 
+@lru_cache(_REMEMBERED)
 def canonical_url(url: str) -> str:
     """Lower-case scheme and host, no default port, credentials, fragment, trailing slash or tracking parameters; sorted query.
     A text that cannot be read as a URL is its own key."""
@@ -31,6 +34,7 @@ def canonical_url(url: str) -> str:
     return urlunsplit((parts.scheme.lower(), netloc, path, query, ""))
 
 
+@lru_cache(_REMEMBERED)
 def host_of(url: str) -> str:
     """Host name as it is sent: ASCII, in lower case, without port, brackets, trailing dot; empty when there is none."""
     try:
@@ -41,6 +45,7 @@ def host_of(url: str) -> str:
         return ""
 
 
+@lru_cache(_REMEMBERED)
 def authority_of(url: str) -> str:
     """Host and, unless it is the scheme's own, port. ValueError when it cannot be read."""
     parts = urlsplit(url)

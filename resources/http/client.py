@@ -11,13 +11,17 @@ from contextlib import closing
 
 from resources.clock import Clock, SystemClock
 from resources.http.attempts import AttemptLog
+from resources.http.cache import HttpCache
+from resources.http.canonical import host_of
 from resources.http.errors import HttpError, Interrupted
 from resources.http.exchange import Exchange, Exchanger, Reply, RequestPolicy, Send, Step
 from resources.http.hosts import HostBook, HostStore
-from resources.http.messages import Request, Response
+from resources.http.messages import Request, Response, ResponseHead
 from resources.http.settings import HttpSettings, RobotsSettings
 from resources.http.wire import Wire
-from resources.rate_limit.limiter import Limiter
+from resources.rate_limit.announced import limits_from_headers
+from resources.rate_limit.limiter import Allowance, Limiter
+from resources.records import Reason
 
 _BUSY_POLL_S = 0.05
 
@@ -32,15 +36,17 @@ class HttpClient:
         hosts: HostStore,
         limiter: Limiter,
         *,
+        cache: HttpCache | None = None,
         chunk_bytes: int = 262_144,
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
         self.limiter = limiter
-        self.hosts = HostBook(hosts, self.clock, robots.ttl_seconds)
+        self.hosts = HostBook(hosts, self.clock, robots.ttl_seconds, settings.breaker)
         self.wire = Wire(settings, chunk_bytes)
-        self._exchanger = Exchanger(settings, robots, self.hosts, self.clock, rng or random.Random())
+        self._cache = cache
+        self._exchanger = Exchanger(settings, robots, self.hosts, self.clock, rng or random.Random(), cache)
 
     def exchange(self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None) -> Exchange:
         return self._exchanger.exchange(request, log, policy)
@@ -73,15 +79,34 @@ class HttpClient:
             return exchange.throw(error)
         return exchange.send(reply)
 
-    def _send_when_allowed(self, send: Send, stopped: Callable[[], bool]) -> Reply:
+    def send(self, send: Send, allowance: Allowance, waited_ms: int = 0) -> Reply | None:
+        """One step of an exchange whose turn has come; for drivers, who hold its permit and token. None, and nothing is sent,
+        when the host was closed while the step waited; the exchange then says how to go on."""
+        if not self.hosts.admits(send.host):
+            return None
+        reply = self.wire.send(send, allowance.group, waited_ms)
+        self.learn(allowance, reply.head)
+        return reply
+
+    def _send_when_allowed(self, send: Send, stopped: Callable[[], bool]) -> Reply | None:
         policy = self.limiter.policy_for(send.host, str(send.role), send.resolver, send.min_interval_s)
         began = self.clock.monotonic()
         while (wait := self.limiter.enter(policy)) != 0.0:
             self._sleep(_BUSY_POLL_S if wait is None else wait, stopped)
         try:
-            return self.wire.send(send, policy.group, round((self.clock.monotonic() - began) * 1000))
+            return self.send(send, policy, round((self.clock.monotonic() - began) * 1000))
         finally:
             self.limiter.leave(policy)
+
+    def learn(self, allowance: Allowance, head: ResponseHead) -> None:
+        """What an answer says of the server's limits. A budget that is used up closes the host for everybody."""
+        announced = limits_from_headers(head.headers, self.clock.wall())
+        if announced is None:
+            return
+        self.limiter.learn(allowance, announced)
+        if announced.closed_for_s is not None:
+            until = self.clock.wall() + announced.closed_for_s
+            self.hosts.close(host_of(head.url), until, str(Reason.RETRY_AFTER))
 
     def _sleep(self, seconds: float, stopped: Callable[[], bool]) -> None:
         """Sleeps in slices, so that a stop is noticed."""
@@ -95,7 +120,11 @@ class HttpClient:
         """For requests that begin from now on."""
         self.wire.settings = settings
         self._exchanger.settings, self._exchanger.robots = settings, robots
-        self.hosts.robots_ttl_s = robots.ttl_seconds
+        self.hosts.robots_ttl_s, self.hosts.breaker_rules = robots.ttl_seconds, settings.breaker
+        if self._cache is not None:
+            self._cache.ttl = settings.cache_ttl
 
     def close(self) -> None:
         self.wire.close()
+        if self._cache is not None:
+            self._cache.close()

@@ -1,8 +1,10 @@
-"""One exchange, from a Request to its Response, as a generator: guard, robots, closed hosts, retries and redirects in order.
+"""One exchange, from a Request to its Response, as a generator: guard, cache, robots, closed hosts, retries and redirects in
+order.
 
-It yields steps (`Send` this, `Pause` that long) and is sent the reply; it never waits, opens no connection and holds no
-thread. The drivers are `HttpClient.request_with_retries`, which blocks, and the dispatcher, which does not. A redirect hop
-is a new step with every check made again, so it is paced by the limits of the host that it leads to.
+It yields steps (`Send` this, `Pause` that long) and is sent the reply, or None after a Pause and for a Send that did not
+leave because its host was closed meanwhile; it never waits, opens no connection and holds no thread. The drivers are
+`HttpClient.request_with_retries`, which blocks, and the dispatcher, which does not. A redirect hop is a new step with every
+check made again, so it is paced by the limits of the host that it leads to.
 """
 
 from __future__ import annotations
@@ -18,9 +20,15 @@ from requests.cookies import RequestsCookieJar
 
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
+from resources.http.breaker import Phase
+from resources.http.cache import Answer, HttpCache, Visit
 from resources.http.canonical import authority_of, host_of
 from resources.http.errors import (
+    BodyTooLarge,
+    BreakerOpen,
+    ConnectionFailed,
     ContentRefused,
+    DeadlineExceeded,
     HostClosed,
     HttpError,
     Interrupted,
@@ -38,6 +46,12 @@ from resources.records import Reason, Status
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ROBOTS_POLL_S = 0.1
+_CLOSED = (HostClosed, BreakerOpen)
+_PHASES = {
+    Phase.OPEN: Status.BREAKER_OPEN,
+    Phase.HALF_OPEN: Status.BREAKER_HALF_OPEN,
+    Phase.CLOSED: Status.BREAKER_CLOSED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +116,16 @@ class Exchanger:
     """Makes exchanges. Holds what all of them share: settings, what is known of hosts, clock and random source."""
 
     def __init__(
-        self, settings: HttpSettings, robots: RobotsSettings, hosts: HostBook, clock: Clock, rng: random.Random
+        self,
+        settings: HttpSettings,
+        robots: RobotsSettings,
+        hosts: HostBook,
+        clock: Clock,
+        rng: random.Random,
+        cache: HttpCache | None = None,
     ) -> None:
         self.settings, self.robots, self.hosts, self.clock, self.rng = settings, robots, hosts, clock, rng
+        self._cache = cache
 
     def exchange(self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None) -> Exchange:
         """Runs until a final answer (any status), or raises the HttpError that stands for why there is none."""
@@ -118,17 +139,22 @@ class Exchanger:
             try:
                 url = guarded_url(url, self.settings)
                 headers = request_headers(self.settings, request)
-                delay = yield from self._permission(request, url, log)
+                here = _origin(url)
+                own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
+                if before is not None and before.door != here.door:
+                    jar = RequestsCookieJar()
+                before = here
+                visit = self._visit(request, url, headers, jar, own)
+                known = visit.answer if visit is not None else None
+                delay = None if known is not None else (yield from self._permission(request, url, log))
             except HttpError as refusal:
                 self._log_refusal(request, url, log, refusal)
                 raise
-            here = _origin(url)
-            own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
-            if before is not None and before.door != here.door:
-                jar = RequestsCookieJar()
-            before = here
-            send = self._send(request, url, headers, jar, delay, policy, own)
-            reply = yield from self._with_retries(request, send, log, policy.retry or self.settings.retry)
+            if known is not None:
+                reply = self._from_cache(request, known, log)
+            else:
+                send = self._send(request, url, headers, jar, delay, policy, own)
+                reply = yield from self._ask(request, send, visit, log, policy.retry or self.settings.retry)
             target = reply.head.headers.get("location")
             if not (request.follow_redirects and reply.head.status in _REDIRECTS and target):
                 return Response(
@@ -169,6 +195,39 @@ class Exchanger:
             min_interval_s=delay,
             timeouts=policy.timeouts,
         )
+
+    # -- cache --------------------------------------------------------------------------------------------------------
+
+    def _visit(
+        self, request: Request, url: str, headers: Mapping[str, str], jar: RequestsCookieJar, own: bool
+    ) -> Visit | None:
+        if self._cache is None or len(jar):  # what is shown to the bearer of a cookie is for him alone
+            return None
+        secrets = {**request.secret_params, **request.secret_headers} if own else {}
+        return self._cache.visit(request, url, headers, secrets)
+
+    def _from_cache(self, request: Request, known: Answer, log: AttemptLog) -> Reply:
+        """Costs no permit and no token, and asks nothing of the host."""
+        head = known.head
+        told: dict[str, Any] = {"headers": head.headers, "http_status": head.status, "elapsed_ms": 0, "cache_hit": True}
+        log.write(request, head.url, Status.HTTP_GET, reason_of_status(head.status), **told)
+        return Reply(head, known.body, None, len(known.body), 0)
+
+    def _ask(
+        self, request: Request, send: Send, visit: Visit | None, log: AttemptLog, retry: RetrySettings
+    ) -> Generator[Step, Reply | None, Reply]:
+        """Asks the host, and lets the cache learn from its answer."""
+        if visit is None or self._cache is None:
+            return (yield from self._with_retries(request, send, log, retry))
+        asked = replace(send, headers={**send.headers, **visit.conditions})
+        reply = yield from self._with_retries(request, asked, log, retry)
+        confirmed = self._cache.settle(visit, reply.head, reply.body)
+        if confirmed is not None:
+            return replace(reply, head=confirmed.head, body=confirmed.body, bytes_read=len(confirmed.body))
+        if reply.head.status == 304 and visit.conditions:  # it speaks of another answer than the one that we have
+            reply = yield from self._with_retries(request, send, log, retry)
+            self._cache.settle(visit, reply.head, reply.body)
+        return reply
 
     # -- robots -------------------------------------------------------------------------------------------------------
 
@@ -211,7 +270,7 @@ class Exchanger:
             status, body = response.status, response.body
         except RedirectLoop:
             status = 404  # RFC 9309: more than five redirects may be taken as unavailable, which allows
-        except (HostClosed, Interrupted):
+        except (*_CLOSED, Interrupted):
             raise  # says nothing about robots.txt
         except HttpError:
             pass
@@ -221,7 +280,7 @@ class Exchanger:
 
     def _log_refusal(self, request: Request, url: str, log: AttemptLog, refusal: HttpError) -> None:
         robots = isinstance(refusal, RobotsRefused | RobotsUnavailable)
-        closed = isinstance(refusal, HostClosed)
+        closed = isinstance(refusal, _CLOSED)
         status = Status.ROBOTS_DISALLOWED if robots else Status.SKIPPED if closed else Status.DOWNLOAD_ERROR
         log.write(request, url, status, refusal.reason, verb="ROBOTS" if robots else None)
 
@@ -233,13 +292,16 @@ class Exchanger:
         tries = 0
         while True:
             yield from self._wait_while_closed(request, send, log, retry)
-            tries += 1
             reply: Reply | None = None
             error: HttpError | None = None
             try:
                 reply = yield send
             except HttpError as failure:
                 error = failure
+            if reply is None and error is None:
+                continue  # the host was closed while this waited for its turn
+            tries += 1
+            self._log_breaker(request, send, log, self.hosts.report(send.host, _failed(reply, error)))
             decision = self._decide(request, retry, tries, reply, error)
             if isinstance(decision, CloseHost):
                 self._close(request, send, log, tries, reply, decision)
@@ -270,14 +332,28 @@ class Exchanger:
     def _wait_while_closed(
         self, request: Request, send: Send, log: AttemptLog, retry: RetrySettings
     ) -> Generator[Step, Reply | None, None]:
-        until = self.hosts.closed_until(send.host)
-        while until is not None:
-            left = until - self.clock.wall()
+        while (closed := self._closed(send)) is not None:
+            assert closed.until is not None
+            left = closed.until - self.clock.wall()
             if left > retry.max_retry_after_s:
-                log.write(request, send.url, Status.SKIPPED, Reason.RETRY_AFTER, retry_after_s=round(left, 3))
-                raise HostClosed(f"{send.host} asked for no requests until later", url=send.url, until=until)
-            yield Pause(max(left, 0.05), send.host, Reason.RETRY_AFTER)
-            until = self.hosts.closed_until(send.host)
+                log.write(request, send.url, Status.SKIPPED, closed.reason, retry_after_s=round(left, 3))
+                raise closed
+            yield Pause(max(left, 0.05), send.host, closed.reason)
+
+    def _closed(self, send: Send) -> HttpError | None:
+        """Why the host may not be asked now, and until when."""
+        if (until := self.hosts.closed_until(send.host)) is not None:
+            return HostClosed(f"{send.host} asked for no requests until later", url=send.url, until=until)
+        if (until := self.hosts.broken_until(send.host)) is not None:
+            return BreakerOpen(f"{send.host} failed again and again and is left alone", url=send.url, until=until)
+        return None
+
+    def _log_breaker(self, request: Request, send: Send, log: AttemptLog, entered: tuple[Phase, ...]) -> None:
+        for phase in entered:
+            until = self.hosts.broken_until(send.host) if phase is Phase.OPEN else None
+            pause = None if until is None else round(until - self.clock.wall(), 3)
+            reason = Reason.BREAKER_OPEN if phase is Phase.OPEN else None
+            log.write(request, send.url, _PHASES[phase], reason, retry_after_s=pause)
 
     def _close(
         self, request: Request, send: Send, log: AttemptLog, tries: int, reply: Reply | None, decision: CloseHost
@@ -321,8 +397,19 @@ class Exchanger:
             elapsed_ms=reply.elapsed_ms if reply is not None else None,
             bytes_written=reply.bytes_read if reply is not None and reply.payload is not None else None,
             attempt=tries,
+            cache_hit=status is Status.HTTP_304 and request.role is not Role.ARTIFACT,
             retry_after_s=again.retry_after_s if again is not None else None,
         )
+
+
+def _failed(reply: Reply | None, error: HttpError | None) -> bool | None:
+    """Whether a try speaks against its host: a connection error or a 5xx does, any other answer speaks for it, and a broken
+    body or an end of our own making says nothing."""
+    if reply is not None:
+        return reply.head.status >= 500
+    if isinstance(error, ConnectionFailed | DeadlineExceeded):
+        return True
+    return False if isinstance(error, ContentRefused | BodyTooLarge) else None
 
 
 def _status_of(request: Request, reply: Reply | None, error: HttpError | None) -> tuple[Status, Reason]:

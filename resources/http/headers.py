@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from resources.http.guard import guarded_url
 from resources.http.messages import Request, Role
+from resources.http.redact import without_credentials
 from resources.http.settings import HttpSettings
 
 _ACCEPT = {
@@ -43,5 +44,8 @@ def request_headers(settings: HttpSettings, request: Request) -> dict[str, str]:
     }
     if request.referer is not None:
         # it comes from metadata or from another server, so it passes the same guard, and headers are ASCII
-        headers["Referer"] = quote(guarded_url(request.referer, settings), safe=_URL_CHARACTERS)
+        referer = without_credentials(
+            guarded_url(request.referer, settings)
+        )  # a key is for the page that it was given to
+        headers["Referer"] = quote(referer, safe=_URL_CHARACTERS)
     return headers | dict(request.headers)

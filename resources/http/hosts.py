@@ -1,23 +1,28 @@
-"""What is known of each host: its robots.txt rules and until when it is closed. Shared through a HostStore by all processes.
+"""What is known of each host: its robots.txt rules, its circuit breaker, and until when it is closed. Shared through a HostStore
+by all processes.
 
-Decides nothing about when robots.txt is fetched; the exchange does that. Rows are read again from the store every few
-seconds, so that one process learns what another one was told.
+Decides nothing about when robots.txt is fetched or what counts as a failure; the exchange does that. Rows are read again
+from the store every few seconds, so that one process learns what another one was told.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from protego import Protego
 
 from resources.clock import Clock
+from resources.http.breaker import Breaker, Phase, changes
+from resources.http.settings import BreakerSettings
 
 MAX_ROBOTS_BYTES = 500 * 1024
 UNAVAILABLE_FOR_S = 600.0
 _LONGEST_CRAWL_DELAY_S = 86_400.0  # by then robots.txt is read again
 _REREAD_S = 5.0
+_PROBES_OUT_S = 1.0  # look again so much later whether a probe came back
 
 
 class RobotsRow(Protocol):
@@ -36,6 +41,8 @@ class HostStore(Protocol):
     def save_robots(self, host: str, status: int | None, body: str) -> None: ...
     def close_host(self, host: str, until: float, reason: str) -> None: ...
     def closed_until(self, host: str) -> float | None: ...
+    def breaker(self, host: str) -> str | None: ...
+    def change_breaker(self, host: str, change: Callable[[str | None], tuple[str, float]]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,15 @@ class Closure:
 class HostBook:
     """This process's view of the hosts, over the shared store."""
 
-    def __init__(self, store: HostStore, clock: Clock, robots_ttl_s: float) -> None:
+    def __init__(
+        self, store: HostStore, clock: Clock, robots_ttl_s: float, breaker: BreakerSettings | None = None
+    ) -> None:
         self._store, self._clock, self.robots_ttl_s = store, clock, robots_ttl_s
+        self.breaker_rules = breaker or BreakerSettings()
         self._rules: dict[str, Rules] = {}
         self._fetching: set[str] = set()
         self._closed: dict[str, Closure] = {}
+        self._breakers: dict[str, tuple[Breaker, Closure]] = {}
         self._lock = threading.Lock()
 
     def rules(self, host: str) -> Rules | None:
@@ -123,9 +134,90 @@ class HostBook:
         return self._clock.wall() + left if left > 0 else None
 
     def _remember(self, host: str, until: float | None) -> Closure:
+        known = self._closed[host] = self._heard(self._closed.get(host, Closure()), until)
+        return known
+
+    def _heard(self, known: Closure, until: float | None) -> Closure:
         now = self._clock.monotonic()
-        known = self._closed.get(host, Closure())
         if until is not None and until != known.until:
             known = Closure(until, max(known.opens_at, now + until - self._clock.wall()))
-        known = self._closed[host] = replace(known, read_at=now)
+        return replace(known, read_at=now)
+
+    # -- circuit breakers ---------------------------------------------------------------------------------------------
+
+    def broken_until(self, host: str) -> float | None:
+        """Wall time until which the host's breaker lets nothing through, or None. A healthy host costs a read now and then."""
+        if not self.breaker_rules.enabled:
+            return None
+        breaker, closure = self._breaker(host)
+        now = self._breaker_time(breaker, closure)
+        if breaker.admits(now, self.breaker_rules):
+            return None
+        return self._clock.wall() + max(breaker.until - now, _PROBES_OUT_S)
+
+    def admits(self, host: str) -> bool:
+        """Asked at the last moment before a request leaves, which may have waited long for its turn. Counts probes."""
+        if self.closed_until(host) is not None or self.broken_until(host) is not None:
+            return False
+        if not self.breaker_rules.enabled or not self._breaker(host)[0].openings:
+            return True
+        admitted = False
+
+        def probe(breaker: Breaker, now: float) -> Breaker:
+            nonlocal admitted
+            admitted = breaker.admits(now, self.breaker_rules)
+            return breaker.probed(now) if admitted and breaker.openings else breaker
+
+        self._change_breaker(host, probe)
+        return admitted
+
+    def report(self, host: str, failed: bool | None) -> tuple[Phase, ...]:
+        """How a request to the host ended; None when that says nothing about it. Returns the phases that its breaker entered."""
+        if not self.breaker_rules.enabled or (not failed and not self._breaker(host)[0].openings):
+            return ()
+
+        def step(breaker: Breaker, now: float) -> Breaker:
+            if failed is None:
+                return breaker.told_nothing(now)
+            return (breaker.failed if failed else breaker.succeeded)(now, self.breaker_rules)
+
+        return self._change_breaker(host, step)
+
+    def _breaker(self, host: str) -> tuple[Breaker, Closure]:
+        known = self._breakers.get(host)
+        if known is not None and self._clock.monotonic() - known[1].read_at <= _REREAD_S:
+            return known
+        read = Breaker.from_text(self._store.breaker(host))
+        with self._lock:
+            if (meanwhile := self._breakers.get(host)) is not None and meanwhile is not known:
+                return meanwhile  # another thread has changed it since
+            return self._hear_breaker(host, read)
+
+    def _hear_breaker(self, host: str, breaker: Breaker) -> tuple[Breaker, Closure]:
+        _, closure = self._breakers.get(host, (breaker, Closure()))
+        if breaker.until != closure.until:
+            closure = Closure()
+        known = self._breakers[host] = breaker, self._heard(closure, breaker.until)
         return known
+
+    def _breaker_time(self, breaker: Breaker, closure: Closure) -> float:
+        """Wall time, but as if nobody had set the clock since we heard of this pause."""
+        if breaker.until != closure.until or not breaker.openings:
+            return self._clock.wall()
+        return breaker.until + self._clock.monotonic() - closure.opens_at
+
+    def _change_breaker(self, host: str, step: Callable[[Breaker, float], Breaker]) -> tuple[Phase, ...]:
+        entered: tuple[Phase, ...] = ()
+
+        def change(text: str | None) -> tuple[str, float]:
+            nonlocal entered
+            before = Breaker.from_text(text)
+            with self._lock:
+                now = self._breaker_time(*self._hear_breaker(host, before))
+                after = step(before, now)
+                self._hear_breaker(host, after)
+            entered = changes(before, after, now)
+            return after.to_text(), after.until
+
+        self._store.change_breaker(host, change)
+        return entered

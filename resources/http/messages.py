@@ -70,6 +70,7 @@ class Request:
     secret_params: Mapping[str, str] = field(default_factory=dict)
     referer: str | None = None
     obey_robots: bool = True
+    cache: bool = True  # False: the answer of this moment is wanted
     follow_redirects: bool = True
     max_bytes: int | None = None  # of a body that is kept in memory; a sink has its own rule
     beginning_only: bool = False  # of a longer body the first `max_bytes` are taken, instead of none

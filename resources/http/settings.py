@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr, model_validator
 
 from resources.settings import Section
 
@@ -22,6 +22,25 @@ class RetrySettings(Section):
     max_retry_after_s: float = Field(
         60.0, ge=0, description="a longer Retry-After closes the host instead of being waited for"
     )
+
+
+class BreakerSettings(Section):
+    """When a host that fails is left alone for a while, so that neither it nor we waste time."""
+
+    enabled: bool = Field(True, description="leave a host alone that fails again and again")
+    failures: int = Field(5, ge=1, description="failed tries inside the window that open the breaker")
+    window_s: float = Field(60.0, gt=0, description="how long a failure counts")
+    open_s: float = Field(30.0, gt=0, description="first pause; doubles each time the host fails again")
+    max_open_s: float = Field(3600.0, gt=0, description="longest pause")
+    probes: int = Field(3, ge=1, description="requests that must succeed after a pause before all may go again")
+
+
+class CacheTtlSettings(Section):
+    """How long an answer counts as fresh where its host does not say."""
+
+    metadata_s: float = Field(86_400.0, ge=0, description="answers of APIs")
+    landing_s: float = Field(86_400.0, ge=0, description="landing pages and redirects")
+    negative_s: float = Field(3_600.0, ge=0, description="answers that say: not there (404, 410)")
 
 
 class HttpSettings(Section):
@@ -46,6 +65,21 @@ class HttpSettings(Section):
         None, description="Accept header for landing and artifact requests instead of the role's own"
     )
     retry: RetrySettings = RetrySettings()
+    breaker: BreakerSettings = BreakerSettings()
+    cache_enabled: bool = Field(True, description="keep answers of APIs and landing pages (RFC 9111); files never")
+    cache_backend: Literal["sqlite", "redis"] = Field("sqlite", description="where they are kept")
+    cache_dir: Path | None = Field(None, description="folder of the SQLite cache; the data root when not set")
+    cache_url: SecretStr | None = Field(None, description="for cache_backend `redis`, e.g. redis://localhost:6379/0")
+    cache_max_bytes: int = Field(
+        1024**3, ge=1024**2, description="size of the SQLite cache; what was not used for longest goes first"
+    )
+    cache_ttl: CacheTtlSettings = CacheTtlSettings()
+
+    @model_validator(mode="after")
+    def _redis_has_its_address(self) -> HttpSettings:
+        if self.cache_backend == "redis" and self.cache_url is None:
+            raise ValueError("cache_backend redis needs cache_url")
+        return self
 
 
 class RobotsSettings(Section):

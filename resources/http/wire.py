@@ -8,7 +8,9 @@ requests that are past their deadline or whose run is being ended, because a dri
 from __future__ import annotations
 
 import http.client
+import logging
 import math
+import re
 import socket
 import ssl
 import sys
@@ -17,17 +19,20 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
+from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
 from requests.cookies import extract_cookies_to_jar
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util.ssl_ import create_urllib3_context
 
 from resources.http.coding import decoded
 from resources.http.errors import (
+    AddressRefused,
     BodyTooLarge,
     BodyTooShort,
     BodyTruncated,
@@ -45,7 +50,16 @@ from resources.http.messages import ResponseHead
 from resources.http.settings import HttpSettings
 
 _IDLE_ADAPTERS = 256
+_MOST_INTERIM = 20
+# What the library would leave as it is, at a cost: no letter to quote, no folder to go up from.
+_PLAIN_URL = re.compile(
+    r"https?://[a-z0-9.-]+(:\d+)?(/(?!\.)[\w.~!$&'()*+,;=:@-]*)+(\?[\w.~!$&'()*+,;=:@/?-]*)?", re.ASCII
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OF_LIBRARIES = (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError)
+
+# Its lines name whole URLs, keys and all; what happened is in our own records, without them.
+logging.getLogger("urllib3").setLevel(logging.CRITICAL)
 
 
 class Wire:
@@ -54,7 +68,8 @@ class Wire:
     def __init__(self, settings: HttpSettings, chunk_bytes: int = 262_144) -> None:
         self.settings, self.chunk_bytes = settings, chunk_bytes
         self.watchdog = Watchdog()
-        self._pools = _pool_classes(self)
+        self.pools = _pool_classes(self)
+        self._tls: tuple[tuple[bool, Path | None], ssl.SSLContext] | None = None
         self._idle: dict[str, deque[HTTPAdapter]] = {}  # by group, the one used longest ago first
         self._idle_count = 0
         self._closed = False
@@ -65,19 +80,14 @@ class Wire:
         started = time.monotonic()
         prepared = _prepare(send)
         deadline = started + self.settings.deadline_s
-        with self._adapter(group) as adapter, self.watchdog.watch(send.url, deadline) as watched:
-            with _translated_errors(watched):
-                answer = adapter.send(
-                    prepared,
-                    stream=True,
-                    timeout=self._timeouts(send),
-                    verify=self._verify(),
-                    proxies=self._proxies(),
-                )
+        with self._adapter(group) as adapter, Watched(self.watchdog, send.url, deadline) as watched:
+            with _TranslatedErrors(watched):
+                answer: Any = adapter.send(prepared, timeout=self._timeouts(send), proxies=self._proxies())
             try:
-                extract_cookies_to_jar(send.jar, prepared, answer.raw)  # type: ignore[no-untyped-call]
-                head = ResponseHead(answer.status_code, send.url, {k.lower(): v for k, v in answer.headers.items()})
-                body, payload, count = _read(send, head, _chunks(answer.raw, self.chunk_bytes, watched))
+                if "set-cookie" in answer.headers:
+                    extract_cookies_to_jar(send.jar, prepared, answer)  # type: ignore[no-untyped-call]
+                head = ResponseHead(answer.status, send.url, {k.lower(): v for k, v in answer.headers.items()})
+                body, payload, count = _read(send, head, _chunks(answer, self.chunk_bytes, watched))
             finally:
                 _give_back(answer)
         return Reply(head, body, payload, count, round((time.monotonic() - started) * 1000), waited_ms)
@@ -97,7 +107,7 @@ class Wire:
 
     @contextmanager
     def _adapter(self, group: str) -> Iterator[HTTPAdapter]:
-        adapter = self._take_idle(group) or _Adapter(self._pools)
+        adapter = self._take_idle(group) or _Adapter(self)
         try:
             yield adapter
         finally:
@@ -139,22 +149,32 @@ class Wire:
         )
         return min(connect, settings.deadline_s), min(read, settings.deadline_s)
 
-    def _verify(self) -> bool | str:
-        if not self.settings.verify_tls:
-            return False
-        return str(self.settings.ca_bundle) if self.settings.ca_bundle is not None else True
+    def tls(self) -> ssl.SSLContext:
+        """One for all connections: reading the authorities costs 20 ms and a megabyte."""
+        trusted = (self.settings.verify_tls, self.settings.ca_bundle)
+        with self._lock:
+            if self._tls is None or self._tls[0] != trusted:
+                self._tls = trusted, _tls_context(*trusted)
+            return self._tls[1]
 
     def _proxies(self) -> dict[str, str]:
         return {"http": self.settings.proxy, "https": self.settings.proxy} if self.settings.proxy else {}
 
 
 class Watched:
-    """One request under way: the socket that it uses, once it has one, and why it was cut, if it was."""
+    """One request under way, watched inside a `with`: the socket that it uses, once it has one, and why it was cut, if it was."""
 
-    def __init__(self, url: str, deadline: float) -> None:
-        self.url, self.deadline = url, deadline
+    def __init__(self, watchdog: Watchdog, url: str, deadline: float) -> None:
+        self.watchdog, self.url, self.deadline = watchdog, url, deadline
         self.sock: socket.socket | None = None
         self.cut: HttpError | None = None
+
+    def __enter__(self) -> Watched:
+        self.watchdog.begin(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.watchdog.end(self)
 
     def check(self) -> None:
         if self.cut is not None:
@@ -172,30 +192,32 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    @contextmanager
-    def watch(self, url: str, deadline: float) -> Iterator[Watched]:
-        watched = self._of_thread.watched = Watched(url, deadline)
+    def begin(self, watched: Watched) -> None:
+        self._of_thread.watched = watched
         with self._wake:
             self._live.add(watched)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="http-watchdog", daemon=True)
                 self._thread.start()
-            elif deadline < self._wakes_at:
+            elif watched.deadline < self._wakes_at:
                 self._wake.notify()
-        try:
-            yield watched
-        finally:
-            self._of_thread.watched = None
-            with self._wake:
-                self._live.discard(watched)
+
+    def end(self, watched: Watched) -> None:
+        self._of_thread.watched = None
+        with self._wake:
+            self._live.discard(watched)
 
     def uses(self, sock: socket.socket | None) -> None:
         """The request of the calling thread goes over this socket."""
         with self._wake:
             watched: Watched = self._of_thread.watched
             watched.sock = sock
-            if watched.cut is not None:
-                _shut(watched, watched.cut)
+        watched.check()
+
+    def time_left(self) -> float:
+        """Seconds of the calling thread's request; never none, because that would mean not to wait at all."""
+        watched: Watched = self._of_thread.watched
+        return max(0.01, watched.deadline - time.monotonic())
 
     def cut_all(self, reason: str) -> None:
         with self._wake:
@@ -229,33 +251,115 @@ def _shut(watched: Watched, why: HttpError) -> None:
 
 
 class _Adapter(HTTPAdapter):
-    def __init__(self, pools: dict[str, Any]) -> None:
-        self._pools = pools
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._last: tuple[tuple[str, HttpSettings], Any] | None = None
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
-        self.poolmanager.pool_classes_by_scheme = self._pools
+        self.poolmanager.pool_classes_by_scheme = self._wire.pools
 
     def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
         manager = super().proxy_manager_for(*args, **options)
-        manager.pool_classes_by_scheme = self._pools
+        manager.pool_classes_by_scheme = self._wire.pools
         return manager
+
+    def get_connection_with_tls_context(self, request: Any, *args: Any, **options: Any) -> Any:
+        """The pool of the last request when it is for the same place; finding it anew costs a tenth of a small file."""
+        place = request.url[: request.url.find("/", len("https://"))], self._wire.settings
+        if self._last is None or self._last[0] != place:
+            self._last = place, super().get_connection_with_tls_context(request, *args, **options)
+        return self._last[1]
+
+    def request_url(self, request: Any, proxies: Any) -> str:
+        """What to ask for: behind a proxy the library knows, otherwise it is all that follows the host."""
+        url: str = request.url
+        return super().request_url(request, proxies) if proxies else url[url.find("/", len("https://")) :]
+
+    def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:
+        parts = urlsplit(request.url)
+        place = {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}
+        return place, {"ssl_context": self._wire.tls()} if parts.scheme == "https" else {}
+
+    def cert_verify(self, *_: Any) -> None:
+        """The context knows whom to trust; told again, it would read the authorities for each connection."""
+
+    def build_response(self, _: Any, resp: Any) -> Any:
+        """The answer of urllib3 as it is: the bytes are read from it, and nothing else of the wrapping is used."""
+        return resp
+
+
+def _tls_context(verify: bool, ca_bundle: Path | None) -> ssl.SSLContext:
+    context = create_urllib3_context()
+    if not verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    trusted = ca_bundle or Path(DEFAULT_CA_BUNDLE_PATH)
+    context.load_verify_locations(**{"capath" if trusted.is_dir() else "cafile": str(trusted)})
+    return context
+
+
+class _Answer(http.client.HTTPResponse):
+    """Passes over every interim answer (1xx); the standard library does so with one kind only, and without end."""
+
+    _interim = 0
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        if 100 <= status < 200:
+            self._interim += 1
+            if status == http.HTTPStatus.SWITCHING_PROTOCOLS or self._interim > _MOST_INTERIM:
+                raise http.client.HTTPException("interim answers, and no end of them")
+            status = http.HTTPStatus.CONTINUE
+        return version, status, reason
 
 
 class _Connection(HTTPConnection):
-    """Shows its socket to the watchdog before it waits for an answer, and to the guard when it is connected."""
+    """Shows every address to the guard before it is dialled, and its socket to the watchdog before anything is waited for."""
 
     wire: ClassVar[Wire]
+    response_class = _Answer
+    _handle: socket.socket | None = None
+
+    def connect(self) -> None:
+        try:
+            super().connect()
+        finally:
+            if self._handle is not None:
+                self._handle.close()
+            self.wire.watchdog.uses(None)
 
     def _new_conn(self) -> socket.socket:
-        sock = super()._new_conn()
-        if self.proxy is None:
+        """The name is looked up once; what it leads to is judged before it is dialled, so rebinding changes nothing."""
+        failure: Exception | None = None
+        for family, *_, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
             try:
-                refuse_private_peer(self.host, sock.getpeername()[0], self.wire.settings)
-            except BaseException:
-                sock.close()
-                raise
+                if self.proxy is None:
+                    refuse_private_peer(self.host, str(address[0]), self.wire.settings)
+                return self._dialled(family, address)
+            except AddressRefused as refused:
+                failure = failure or refused
+            except OSError as error:
+                failure = error
+        raise failure or OSError("the name leads nowhere")
+
+    def _dialled(self, family: socket.AddressFamily, address: Any) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            for option in self.socket_options or ():
+                sock.setsockopt(*option)
+            left = self.wire.watchdog.time_left()
+            sock.settimeout(min(self.timeout or left, left))
+            # A second handle, because TLS takes the first one away for as long as its handshake lasts.
+            self._handle = sock.dup()
+            self.wire.watchdog.uses(self._handle)
+            sock.connect(address)
+        except BaseException:
+            for opened in (sock, self._handle):
+                if opened is not None:
+                    opened.close()
+            raise
         return sock
 
     def getresponse(self) -> Any:
@@ -273,12 +377,11 @@ def _pool_classes(wire: Wire) -> dict[str, Any]:
     }
 
 
-def _give_back(answer: requests.Response) -> None:
+def _give_back(answer: Any) -> None:
     """An answer that was not read to its end must not be followed by another one on the same connection."""
-    if answer.raw.isclosed():
-        answer.raw.release_conn()
-    else:
+    if not answer.isclosed():
         answer.close()
+    answer.release_conn()
 
 
 # -- requests and answers ---------------------------------------------------------------------------------------------
@@ -289,11 +392,16 @@ def _prepare(send: Send) -> requests.PreparedRequest:
     prepared = requests.PreparedRequest()
     try:
         for value in send.headers.values():
+            if _CONTROL.search(value):
+                raise ValueError("control characters")
             value.encode("latin-1")
         prepared.prepare_method(send.verb)
-        prepared.prepare_url(_with_params(send.url, send.secret_params), {})
+        prepared.url = _with_params(send.url, send.secret_params)
+        if not _PLAIN_URL.fullmatch(prepared.url):
+            prepared.prepare_url(prepared.url, {})
         prepared.prepare_headers(dict(send.headers))
-        prepared.prepare_cookies(send.jar)
+        if any(True for _ in send.jar):
+            prepared.prepare_cookies(send.jar)
     except (requests.RequestException, ValueError) as error:
         raise SchemeRefused(f"cannot be requested: {type(error).__name__}", url=send.url) from None
     prepared.body = None
@@ -310,7 +418,7 @@ def _with_params(url: str, params: Any) -> str:
 
 def _chunks(raw: Any, size: int, watched: Watched) -> Iterator[bytes]:
     """The decoded body in pieces; what goes wrong with the connection is told in our own errors."""
-    with _translated_errors(watched):
+    with _TranslatedErrors(watched):
         coding = raw.headers.get("content-encoding", "")
         for chunk in decoded(raw.stream(size, decode_content=False), coding):
             watched.check()
@@ -345,19 +453,23 @@ def _page(send: Send, chunks: Iterable[bytes]) -> bytes:
     return bytes(body[: send.max_bytes])
 
 
-@contextmanager
-def _translated_errors(watched: Watched) -> Iterator[None]:
+class _TranslatedErrors:
     """Errors of the libraries as our own tree. An error of a socket that we shut ourselves is named by why we did."""
-    outer = sys.exception()
-    try:
-        yield
-    except Exception as error:
-        watched.check()
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+
+    def __enter__(self) -> None:
+        self._outer = sys.exception()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if not isinstance(error, Exception):
+            return
+        self._watched.check()
         if isinstance(error, HttpError):
-            error.url = error.url or watched.url
-        if isinstance(error, HttpError) or not isinstance(error, _OF_LIBRARIES):
-            raise
-        raise _translated(list(_causes(error, outer)), watched.url) from error
+            error.url = error.url or self._watched.url
+        elif isinstance(error, _OF_LIBRARIES):
+            raise _translated(list(_causes(error, self._outer)), self._watched.url) from error
 
 
 def _translated(causes: list[BaseException], url: str) -> HttpError:

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -18,13 +19,18 @@ from pyrate_limiter import GCRA, StateStore
 from pyrate_limiter import Rate as Bucket
 
 from resources.clock import Clock, SystemClock
+from resources.rate_limit.announced import Announced, Window
+from resources.rate_limit.backends import open_stores
 from resources.rate_limit.policies import Rate, domain_interval, resolve_policy
 from resources.rate_limit.settings import RateLimitSettings
-from resources.rate_limit.stores import SqliteLimits, StoreFactory, memory_stores
+from resources.rate_limit.stores import LimiterUnavailable, StoreFactory
 
 _LEASE_S = 15.0  # without a sign of life for so long, a group is free for other processes
 _TURN_S = 2.0  # after that, a process lets another one have the group that waits for it
 _LEASE_RETRY_S = 0.5
+_MOST_RESOLVED = 10_000  # kinds of request whose limits are remembered
+_LONG_S = 0.5  # for a store to say that it cannot be asked
+_ANNOUNCED_S = 600.0  # so long counts what a server said of its limits, unless it says it again
 
 # Tokens are spent when a request leaves; it arrives a little later, and not always equally late. Spacing tokens slightly wider
 # than the limit keeps arrivals within it.
@@ -77,6 +83,12 @@ class Limiter:
         self._turn_ends: dict[str, float] = {}  # groups that are ours -> when others may have them
         self._not_before: dict[str, float] = {}  # groups that we gave up -> when we may want them again
         self._resolver_rates: dict[str, Rate] = {}
+        self._resolved: dict[tuple[str, str, str | None, float | None], Allowance] = {}
+        self._windows: dict[
+            str, tuple[Window, float]
+        ] = {}  # group -> what its server announced, and until when that counts
+        self._caps: dict[str, tuple[int, float]] = {}
+        self._down_until, self._down_message = 0.0, ""
         self._lock = threading.Lock()
         self._close: Callable[[], None] = lambda: None
 
@@ -90,24 +102,34 @@ class Limiter:
         owner: str = "",
         clock: Clock | None = None,
     ) -> Limiter:
-        if settings.backend == "memory":
-            return cls(settings, memory_stores(), leases=leases, owner=owner, clock=clock)
-        limits = SqliteLimits(path)
-        limiter = cls(settings, limits.store, leases=leases, owner=owner, clock=clock)
-        limiter._close = limits.close
+        """`path` is the limiter's file in the data root. LimiterUnavailable when the configured backend cannot be used."""
+        stores = open_stores(settings, path)
+        limiter = cls(settings, stores.store, leases=leases, owner=owner, clock=clock)
+        limiter._close = stores.close
         return limiter
 
     def limit_resolvers(self, rates: Mapping[str, Rate]) -> None:
         """Limits of resolvers' own, besides those of the hosts that they ask; all of them at once."""
         self._resolver_rates = dict(rates)
+        self._resolved = {}
 
     def replace_settings(self, settings: RateLimitSettings) -> None:
         """New policies for what enters from now on; what is owed under the old ones stays owed."""
         self._settings = settings
+        self._resolved = {}
 
     def policy_for(
         self, host: str, role: str, resolver: str | None = None, min_interval_s: float | None = None
     ) -> Allowance:
+        resolved, asked = self._resolved, (host, role, resolver, min_interval_s)
+        known = resolved.get(asked)
+        if known is None:
+            if len(resolved) >= _MOST_RESOLVED:
+                resolved.clear()
+            known = resolved[asked] = self._resolve(*asked)
+        return known
+
+    def _resolve(self, host: str, role: str, resolver: str | None, min_interval_s: float | None) -> Allowance:
         policy = resolve_policy(self._settings, host, role)
         demands = [(policy.key, policy.rate)]
         if min_interval_s and 1.0 / min_interval_s < policy.rate.per_second:
@@ -123,20 +145,42 @@ class Limiter:
 
     def enter(self, allowance: Allowance) -> float | None:
         """0.0: permit and tokens are taken, go (and `leave` afterwards). Otherwise seconds until it is worth asking again, or
-        None when it depends on somebody of this process leaving."""
+        None when it depends on somebody of this process leaving. LimiterUnavailable when the store cannot be asked."""
         with self._lock:
-            if allowance.concurrency is not None and self._open[allowance.group] >= allowance.concurrency:
+            group, began = allowance.group, self._clock.monotonic()
+            if began < self._down_until:
+                raise LimiterUnavailable(self._down_message)
+            cap, exclusive = self._cap(allowance, began)
+            if cap is not None and self._open[group] >= cap:
                 return None
-            if allowance.exclusive and not self._own(allowance.group):
+            if exclusive and not self._own(group):
                 return _LEASE_RETRY_S
-            for position, (key, rate) in enumerate(allowance.demands):
-                wait = self._spend(key, rate, 1)
-                if wait > 0:
-                    for taken in allowance.demands[:position]:
-                        self._spend(*taken, -1)  # given back: a request that does not go costs nothing
-                    return wait
-            self._open[allowance.group] += 1
-            return 0.0
+            try:
+                wait = self._spend_all(self._demands(allowance, began))
+            except LimiterUnavailable as error:
+                # A store that takes long to say nothing must not be waited for by everybody in turn.
+                now = self._clock.monotonic()
+                if now - began > _LONG_S:
+                    self._down_until, self._down_message = now + 2 * (now - began), str(error)
+                raise
+            if wait == 0.0:
+                self._open[group] += 1
+            return wait
+
+    def learn(self, allowance: Allowance, announced: Announced) -> None:
+        """What a server says of its limits counts besides the policy, for all its hosts and for a while. It can only slow us
+        down: the policy's own buckets and cap stay as they are."""
+        group, now = allowance.group, self._clock.monotonic()
+        window, cap = announced.window, announced.concurrency
+        with self._lock:
+            if window is not None and not any(window.holds(rate) for _, rate in allowance.demands):
+                known = self._windows.get(group)
+                if known is None or now >= known[1] or window.per_second <= known[0].per_second:
+                    self._windows[group] = window, now + max(_ANNOUNCED_S, window.seconds)
+            if cap is not None and (allowance.concurrency is None or cap < allowance.concurrency):
+                fewer = self._caps.get(group)
+                if fewer is None or now >= fewer[1] or cap <= fewer[0]:
+                    self._caps[group] = cap, now + _ANNOUNCED_S
 
     def leave(self, allowance: Allowance) -> None:
         with self._lock:
@@ -171,6 +215,26 @@ class Limiter:
         self._turn_ends[group] = now + _TURN_S
         return True
 
+    def _cap(self, allowance: Allowance, now: float) -> tuple[int | None, bool]:
+        """How many at once, and whether that is counted for all processes."""
+        cap, until = self._caps.get(allowance.group, (0, 0.0))
+        return (cap, True) if now < until else (allowance.concurrency, allowance.exclusive)
+
+    def _demands(self, allowance: Allowance, now: float) -> tuple[tuple[str, Rate], ...]:
+        window, until = self._windows.get(allowance.group, (None, 0.0))
+        if window is None or now >= until:
+            return allowance.demands
+        return (f"announced:{allowance.group}", Rate(window.per_second, 1)), *allowance.demands
+
+    def _spend_all(self, demands: tuple[tuple[str, Rate], ...]) -> float:
+        for position, (key, rate) in enumerate(demands):
+            wait = self._spend(key, rate, 1)
+            if wait > 0:
+                for taken in demands[:position]:
+                    self._spend(*taken, -1)  # given back: a request that does not go costs nothing
+                return wait
+        return 0.0
+
     def _spend(self, key: str, rate: Rate, weight: int) -> float:
         store = self._stores.get(key)
         if store is None:
@@ -182,6 +246,7 @@ class Limiter:
         return (decision.retry_after_ms or 50) / 1000.0
 
 
+@lru_cache
 def bucket(rate: Rate) -> Bucket:
     """Our rate in the library's terms, a little slower than allowed."""
     interval_ms = 1000.0 / rate.per_second

@@ -52,26 +52,36 @@ class Policy:
     concurrency: int | None
     origin: str
     exclusive: bool = False  # the cap counts for all processes together
+    concurrency_origin: str = "built-in default"
 
 
 def resolve_policy(settings: RateLimitSettings, host: str, role: str) -> Policy:
     host = host.rstrip(".").lower()
-    concurrency, exclusive = _concurrency(settings, host)
+    group, key, rate, origin = _rate(settings, host, role)
+    cap, exclusive, cap_origin = _concurrency(settings, host)
+    return Policy(group, key, rate, cap, origin, exclusive, cap_origin)
+
+
+def _rate(settings: RateLimitSettings, host: str, role: str) -> tuple[str, str, Rate, str]:
+    """Group, bucket, rate, and where the rate came from."""
     shared = shared_group(host)
     if shared is not None:
-        rate, origin = _shared_rate(settings, shared)
-        return Policy(shared, shared, rate, concurrency, origin, exclusive)
+        return shared, shared, *_shared_rate(settings, shared)
     for origin, policies in _sources(settings):
         for name in _covering(host, policies):
             found = _for_role(policies[name], role)
             if found is not None:
-                return _policy(name, found, concurrency, f"{origin} {name}", exclusive)
+                return name, _bucket_key(name, found[0]), parse_rate(found[1]), f"{origin} {name}"
     for origin, policies in _sources(settings):
         found = _for_role(policies.get(ANY, {}), role)
         if found is not None:
             # each host that nobody named has buckets of its own
-            return _policy(host, found, concurrency, f"{origin} default", exclusive)
+            return host, _bucket_key(host, found[0]), parse_rate(found[1]), f"{origin} default"
     raise AssertionError("the built-in default covers every role")
+
+
+def _bucket_key(name: str, role: str) -> str:
+    return name if role == ANY else f"{name}|{role}"
 
 
 def shared_group(host: str) -> str | None:
@@ -82,11 +92,6 @@ def shared_group(host: str) -> str | None:
 def _sources(settings: RateLimitSettings) -> tuple[tuple[str, Mapping[str, Mapping[str, str]]], ...]:
     configured = {name: {str(role): rate for role, rate in roles.items()} for name, roles in settings.policies.items()}
     return ("configured", configured), ("built-in", DEFAULT_POLICIES)
-
-
-def _policy(name: str, found: tuple[str, str], concurrency: int | None, origin: str, exclusive: bool) -> Policy:
-    role, rate = found
-    return Policy(name, name if role == ANY else f"{name}|{role}", parse_rate(rate), concurrency, origin, exclusive)
 
 
 def _for_role(roles: Mapping[str, str], role: str) -> tuple[str, str] | None:
@@ -103,16 +108,19 @@ def _shared_rate(settings: RateLimitSettings, group: str) -> tuple[Rate, str]:
     raise AssertionError(f"the shared group {group} has a built-in rate")
 
 
-def _concurrency(settings: RateLimitSettings, host: str) -> tuple[int | None, bool]:
-    """The cap, and whether it is that of a named host."""
-    caps: tuple[Mapping[str, int | None], ...] = (settings.concurrency, DEFAULT_CONCURRENCY)
+def _concurrency(settings: RateLimitSettings, host: str) -> tuple[int | None, bool, str]:
+    """The cap, whether it is that of a named host, and where it came from."""
+    caps: tuple[tuple[str, Mapping[str, int | None]], ...] = (
+        ("configured", settings.concurrency),
+        ("built-in", DEFAULT_CONCURRENCY),
+    )
     group = shared_group(host)
-    for table in caps:
+    for origin, table in caps:
         # for a shared group any member's cap is everybody's
         names = _covering(host, table) if group is None else [n for n in table if shared_group(n) == group]
         if names:
-            return table[names[0]], table[names[0]] is not None
-    return next(table[ANY] for table in caps if ANY in table), False
+            return table[names[0]], table[names[0]] is not None, f"{origin} {names[0]}"
+    return next((table[ANY], False, f"{origin} default") for origin, table in caps if ANY in table)
 
 
 def _covering(host: str, table: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from resources.settings import Section
 
@@ -15,6 +15,8 @@ ANY = "*"
 _SECONDS = {"s": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400}
 _UNITS = (("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400))
 _RATE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*/\s*([a-z]+)(?:\s+burst\s+(\d+))?", re.ASCII)
+_REDIS_URL = re.compile(r"(rediss?|unix)://[^\s]+$")
+_POSTGRES = re.compile(r"postgres(ql)?://\S+$|\s*\w+\s*=")
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\*")
 
 
@@ -71,9 +73,20 @@ RateText = Annotated[str, AfterValidator(_checked_rate)]
 RolePolicies = Annotated[dict[RoleName, RateText], BeforeValidator(_for_all_roles)]
 
 
+Backend = Literal["memory", "multiprocess", "sqlite", "redis", "postgres"]
+
+
 class RateLimitSettings(Section):
-    backend: Literal["memory", "sqlite"] = Field(
-        "sqlite", description="who counts: `sqlite` for all processes of this data root, `memory` for this one alone"
+    backend: Backend = Field(
+        "sqlite",
+        description="who counts: `sqlite` or `multiprocess` for all processes of this data root, `redis` or `postgres` for all "
+        "machines that use the server, `memory` for one process, which then has the data root to itself",
+    )
+    redis_url: SecretStr | None = Field(
+        None, description="for backend `redis`: redis://user:password@host:6379/0, or rediss:// over TLS"
+    )
+    connection_string: SecretStr | None = Field(
+        None, description="for backend `postgres`: postgresql://user:password@host:5432/database"
     )
     policies: dict[Host, RolePolicies] = Field(
         {},
@@ -85,3 +98,24 @@ class RateLimitSettings(Section):
     concurrency: dict[Host, Annotated[int, Field(ge=1)] | None] = Field(
         {}, description="host → most requests at once; null lifts the built-in cap"
     )
+
+    @model_validator(mode="after")
+    def _server_is_named(self) -> RateLimitSettings:
+        for backend, key in (("redis", "redis_url"), ("postgres", "connection_string")):
+            if self.backend == backend and getattr(self, key) is None:
+                raise ValueError(f"backend {backend} needs {key}")
+        return self
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_url(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not _REDIS_URL.match(url.get_secret_value()):
+            raise ValueError("must begin with redis://host, rediss://host or unix://path")
+        return url
+
+    @field_validator("connection_string")
+    @classmethod
+    def _connection_string(cls, text: SecretStr | None) -> SecretStr | None:
+        if text is not None and not _POSTGRES.match(text.get_secret_value()):
+            raise ValueError("must be like postgresql://user:password@host:5432/database, or host=… dbname=…")
+        return text

@@ -23,9 +23,10 @@ def hosts(box: Box) -> dict[str, Handler]:
 
     def answer(request: Request) -> Response:
         pool, rate, connections = _pool(request)
-        headers: Headers = [("x-api-pool", f"{pool}-single"), ("x-rate-limit-limit", str(rate)),
-                            ("x-rate-limit-interval", "1s"),
-                            ("x-concurrency-limit", str(connections))]  # fmt: skip
+        headers: Headers = [("x-api-pool", f"{pool}-single")]
+        if box.windows.enforce:  # a limit that is not kept is not announced
+            headers += [("x-rate-limit-limit", str(rate)), ("x-rate-limit-interval", "1s"),
+                        ("x-concurrency-limit", str(connections))]  # fmt: skip
         if not box.windows.check(f"crossref-{pool}", rate, 1.0, request):
             return text("Too many requests. Please slow down.", 429, headers=[*headers, ("Retry-After", "1")])
         path = request.path.removeprefix("/v1")

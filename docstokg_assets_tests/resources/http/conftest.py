@@ -18,6 +18,7 @@ from docstokg_assets.sandbox import Sandbox
 from resources.catalog.catalog import Catalog
 from resources.clock import Clock, SystemClock
 from resources.http.attempts import AttemptLog
+from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.messages import Request, Response
 from resources.http.settings import HttpSettings, RobotsSettings
@@ -205,6 +206,7 @@ def polite(tmp_path: Path) -> Iterator[Callable[..., Polite]]:
         hosts: Catalog | None = None,
         clock: Clock | None = None,
         limiter: Limiter | None = None,
+        cache: HttpCache | None = None,
         chunk_bytes: int = 65_536,
     ) -> Polite:
         if hosts is None:
@@ -218,13 +220,14 @@ def polite(tmp_path: Path) -> Iterator[Callable[..., Polite]]:
         )
         quick = {"backend": "memory", "policies": {"*": "1000/s burst 1000"}, "concurrency": {"*": 64}}
         used = limiter or Limiter.open(
-            RateLimitSettings.model_validate({**quick, **(limits or {})}), tmp_path / "limits"
+            RateLimitSettings.model_validate({**quick, **(limits or {})}), tmp_path / f"limits-{len(opened)}" / "limits"
         )
         made = HttpClient(
             settings,
             RobotsSettings(enabled=robots),
             hosts,
             used,
+            cache=cache,
             chunk_bytes=chunk_bytes,
             clock=clock or SystemClock(),
             rng=random.Random(7),

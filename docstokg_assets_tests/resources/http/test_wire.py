@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import threading
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -317,6 +319,36 @@ def test_interrupt_cuts_what_is_under_way_at_once(
     assert "finish" not in sink.calls
     server2 = serve(answers.ok())
     assert client.ask(Request(server2.url, Role.METADATA)).ok  # what begins later is not cut
+
+
+@pytest.mark.parametrize("phase", ["connect", "handshake", "tunnel"])
+def test_interrupt_cuts_a_connection_that_does_not_come_about(polite: Callable[..., Any], phase: str) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, ExitStack() as others:
+        port = silent.getsockname()[1]
+        for _ in range(8 if phase == "connect" else 0):  # more than its queue holds: further ones are not answered
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(("127.0.0.1", port))
+        proxy = {"proxy": f"http://127.0.0.1:{port}"} if phase == "tunnel" else {}
+        client = polite(http=ONCE | proxy | {"allow_http_hosts": []})
+        url = "https://www.plainpages.example/" if phase == "tunnel" else f"https://127.0.0.1:{port}/"
+        raised = list[BaseException]()
+
+        def transfer() -> None:
+            try:
+                client.ask(Request(url, Role.METADATA))
+            except HttpError as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=transfer)
+        thread.start()
+        time.sleep(0.3)
+        assert not raised
+        began = time.monotonic()
+        client.client.wire.interrupt()
+        thread.join(5)
+    assert time.monotonic() - began < 0.5
+    assert [type(error) for error in raised] == [Interrupted]
 
 
 def test_silence_is_a_timeout(polite: Callable[..., Any], serve: Callable[..., Any], answers: Any) -> None:

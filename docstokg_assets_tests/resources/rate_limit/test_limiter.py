@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resources.catalog.catalog import Catalog
-from resources.rate_limit.limiter import Limiter, bucket
+from resources.rate_limit.limiter import Allowance, Limiter, bucket
 from resources.rate_limit.settings import Rate, RateLimitSettings
-from resources.rate_limit.stores import SqliteLimits, memory_stores
+from resources.rate_limit.sqlite_limits import SqliteLimits
+from resources.rate_limit.stores import MemoryStores
 
-BACKENDS = ["memory", "sqlite"]
+BACKENDS = ["memory", "multiprocess", "sqlite"]  # those that go by the clock that they are given
 
 
 class FakeClock:
@@ -102,22 +103,48 @@ def test_a_burst_is_spent_at_once_and_comes_back_by_waiting(
 
 
 @pytest.mark.requirement("HTTP-10")
-@given(per_second=st.floats(0.001, 500), burst=st.integers(1, 50))
-def test_no_window_holds_more_than_the_rate_and_its_burst(per_second: float, burst: int) -> None:
+@given(
+    per_second=st.floats(0.001, 500),
+    burst=st.integers(1, 50),
+    pauses=st.lists(st.floats(0, 3, exclude_max=True), min_size=1, max_size=20),
+    given_back=st.lists(st.booleans(), min_size=1, max_size=7),
+)
+def test_no_window_holds_more_than_the_rate_and_its_burst(
+    per_second: float, burst: int, pauses: list[float], given_back: list[bool]
+) -> None:
+    """Whoever comes at whatever times, and also when other limits refuse and tokens are given back."""
     clock = FakeClock()
-    limiter = Limiter(RateLimitSettings.model_validate({"policies": {"a.org": "1/s"}}), memory_stores(), clock=clock)
-    limiter.limit_resolvers({"r": Rate(per_second, burst)})
-    allowance = limiter.policy_for("b.org", "metadata", "r")
-    only = type(allowance)("g", tuple(d for d in allowance.demands if d[0] == "resolver:r"), None)
+    limiter = Limiter(RateLimitSettings(), MemoryStores().store, clock=clock)
+    alone = Allowance("g", (("key", Rate(per_second, burst)),), None)
+    refused = Allowance("g", (*alone.demands, ("never", Rate(1e-9))), None)
+    assert limiter.enter(Allowance("g", refused.demands[1:], None)) == 0.0
     times = list[float]()
-    while len(times) < burst + 20:
-        wait = limiter.enter(only)
+    for turn in range(burst + 20):
+        clock.now += pauses[turn % len(pauses)] / per_second  # sparse and dense by turns, as the rate counts it
+        if given_back[turn % len(given_back)]:
+            assert limiter.enter(refused) != 0.0
+        wait = limiter.enter(alone)
         assert wait is not None
-        clock.now += wait
         times += [clock.now] * (wait == 0.0)
+    assert times
     for first in range(len(times)):
         for last in range(first, len(times)):
             assert last - first + 1 <= burst + per_second * (times[last] - times[first]) + 1e-6
+
+
+@pytest.mark.requirement("HTTP-10")
+@given(per_second=st.floats(0.001, 500), burst=st.integers(1, 50))
+def test_who_always_wants_to_go_gets_nearly_all_of_the_rate(per_second: float, burst: int) -> None:
+    clock = FakeClock()
+    limiter = Limiter(RateLimitSettings(), MemoryStores().store, clock=clock)
+    allowance = Allowance("g", (("key", Rate(per_second, burst)),), None)
+    times = list[float]()
+    while len(times) < burst + 20:
+        wait = limiter.enter(allowance)
+        assert wait is not None
+        clock.now += wait
+        times += [clock.now] * (wait == 0.0)
+    assert 20 / (times[-1] - times[0]) >= 0.6 * per_second - 1  # a bucket counts whole milliseconds
 
 
 def test_a_bucket_is_never_faster_than_its_rate() -> None:

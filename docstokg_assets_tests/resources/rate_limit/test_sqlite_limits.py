@@ -1,16 +1,13 @@
-"""Where tokens are counted: for all processes together, after a reboot, and what happens when the file cannot be used."""
+"""Limits that are counted in the SQLite file: after a reboot, and what happens when the file cannot be used."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -20,33 +17,6 @@ from resources.rate_limit.settings import Rate, RateLimitSettings
 from resources.rate_limit.stores import LimiterUnavailable
 
 SETTINGS = RateLimitSettings()
-
-# A process that says when it is ready, and then goes as often as it may, with several threads, and says when.
-GREEDY = """
-import sys, threading, time
-from pathlib import Path
-from resources.rate_limit.limiter import Allowance, Limiter
-from resources.rate_limit.settings import Rate, RateLimitSettings
-
-limiter = Limiter.open(RateLimitSettings(), Path(sys.argv[1]))
-allowance = Allowance("g", (("key", Rate(float(sys.argv[2]), int(sys.argv[3]))),), None)
-print("ready", flush=True)
-end = float(sys.stdin.readline())
-times = []
-
-def go():
-    while time.monotonic() < end:
-        wait = limiter.enter(allowance)
-        if wait == 0.0:
-            times.append(time.monotonic())
-        else:
-            time.sleep(min(wait, 0.01))
-
-threads = [threading.Thread(target=go) for _ in range(3)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-print(*times)
-"""
 
 
 @pytest.fixture
@@ -63,32 +33,6 @@ def limiter(path: Path) -> Iterator[Limiter]:
 
 def one_in(seconds: float) -> Allowance:
     return Allowance("g", (("key", Rate(1 / seconds)),), None)
-
-
-@pytest.mark.requirement("HTTP-11")
-@pytest.mark.parametrize(("rate", "burst", "most"), [(20, 1, 20), (10, 5, 15)])
-def test_two_processes_together_stay_within_the_limit(path: Path, rate: int, burst: int, most: int) -> None:
-    """They open the new file at the same time, and each wants all of it."""
-    seconds = 2.0
-    command = [sys.executable, "-c", GREEDY, str(path), str(rate), str(burst)]
-    root = Path(__file__).resolve().parents[3]
-    pipe = subprocess.PIPE
-    running = [subprocess.Popen(command, text=True, cwd=root, stdin=pipe, stdout=pipe) for _ in range(2)]
-    for process in running:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    end = time.monotonic() + seconds
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write(f"{end}\n")
-        process.stdin.flush()
-    shares = [[float(moment) for moment in process.communicate(timeout=30)[0].split()] for process in running]
-    assert [process.returncode for process in running] == [0, 0]
-    times = sorted(chain(*shares))
-    violations = [
-        start for start, next_but_most in zip(times, times[most:], strict=False) if next_but_most - start < 1.0
-    ]
-    assert violations == []  # in no second more than that
-    assert len(times) >= rate * seconds * 0.4  # and they do not stand in each other's way
 
 
 @pytest.mark.requirement("HTTP-11")
@@ -196,7 +140,7 @@ def test_a_file_without_permissions_stops_requests(limiter: Limiter, path: Path)
 def test_a_file_that_somebody_holds_stops_requests_until_it_is_free(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resources.rate_limit.stores._BUSY_S", 0.1)
+    monkeypatch.setattr("resources.rate_limit.sqlite_limits._BUSY_S", 0.1)
     limiter = Limiter.open(SETTINGS, path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -206,11 +150,3 @@ def test_a_file_that_somebody_holds_stops_requests_until_it_is_free(
     assert limiter.enter(one_in(0.001)) == 0.0
     limiter.close()
     holder.close()
-
-
-@pytest.mark.requirement("HTTP-11")
-def test_in_memory_nothing_is_written(path: Path) -> None:
-    limiter = Limiter.open(RateLimitSettings(backend="memory"), path)
-    assert limiter.enter(one_in(60)) == 0.0
-    assert limiter.enter(one_in(60)) == pytest.approx(61.2, abs=0.1)
-    assert not path.parent.exists()

@@ -1,0 +1,101 @@
+"""Faults 33, 38 and 46: hosts that want to be left alone, clocks that jump, and a source whose budget is spent."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from itertools import count
+from typing import Any
+
+import pytest
+
+from docstokg_assets.openalex import SourceError
+from docstokg_assets.openalex.api import OpenAlexApi
+from docstokg_assets.sandbox import Sandbox
+from docstokg_assets.sources import Asker
+from resources.http.attempts import AttemptLog
+from resources.http.messages import Request, Role
+from resources.records import AttemptRecord
+
+URL, OTHER = "http://a.example/1.pdf", "http://b.example/1.pdf"
+HOST = "api.openalex.org"
+PLAN = {"error": "Plan upgrade required", "message": 'The "from_updated_date" filter requires a Premium plan.'}
+SPENT = {"error": "Rate limit exceeded", "message": "Insufficient budget. Resets at midnight UTC.", "retryAfter": 40000}
+
+
+def busy(answers: Any, retry_after: str) -> bytes:
+    return answers.ok(b"later", "429 Too Many Requests", Retry_After=retry_after)  # type: ignore[no-any-return]
+
+
+@pytest.mark.requirement("HTTP-4")
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_fault_33_a_host_that_wants_an_hour_is_closed_and_the_work_comes_back_then(
+    pull: Callable[..., Any], answers: Any, form: str
+) -> None:
+    hour = "3600" if form == "seconds" else formatdate(time.time() + 3600, usegmt=True)
+    got = pull(busy(answers, hour), URL, "http://a.example/2.pdf")
+    assert got.reason == "retry-after" and len(got.server.requests) == 1  # the second copy is not asked for
+    assert got.entry.retry_at == pytest.approx(time.time() + 3600, abs=10)
+    assert [str(record.reason) for record in got.attempts] == ["retry-after"] * 2
+
+
+@pytest.mark.requirement("HTTP-4")
+def test_fault_33_meanwhile_the_work_goes_on_elsewhere(pull: Callable[..., Any], answers: Any, pdf: bytes) -> None:
+    plan = {URL: busy(answers, "3600"), OTHER: answers.ok(pdf, Content_Type="application/pdf")}
+    got = pull(lambda request: plan[request.path], URL, OTHER)
+    assert got.reason == "ok" and list(got.files.values()) == [pdf]
+
+
+@pytest.mark.requirement("HTTP-4")
+@pytest.mark.parametrize(
+    "junk", ["soon", "-5", "1e9", "9" * 400 + "x", "Mon, 99 Foo 2024 99:99:99 GMT", "\xff", "3600 s"]
+)
+def test_fault_33_junk_is_answered_by_backoff(pull: Callable[..., Any], answers: Any, pdf: bytes, junk: str) -> None:
+    good = answers.ok(pdf, Content_Type="application/pdf")
+    got = pull(lambda request: busy(answers, junk) if request.number == 1 else good, URL)
+    assert got.reason == "ok"
+    assert [str(record.reason) for record in got.attempts] == ["backoff", "ok"]
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_fault_38_a_pause_under_way_is_neither_cut_nor_drawn_out_by_a_clock_that_jumps(
+    polite: Callable[..., Any], serve: Callable[..., Any], answers: Any, fake_clock: Any, jump: float
+) -> None:
+    """The wall clock jumps while the client sleeps; the monotonic one says how long it slept."""
+    server = serve(lambda request: busy(answers, "40") if request.number == 1 else answers.ok())
+    slept = fake_clock.sleep
+
+    def sleep(seconds: float) -> None:
+        slept(seconds)
+        if 1010 < fake_clock.now < 1010.5:
+            fake_clock.offset += jump
+
+    fake_clock.sleep = sleep
+    client = polite(clock=fake_clock)
+    assert client.ask(Request(server.url, Role.LANDING)).ok
+    assert fake_clock.now == pytest.approx(1040.0, abs=1.0)
+
+
+@pytest.mark.requirement("HTTP-2")
+@pytest.mark.parametrize(
+    ("body", "says", "remedy"),
+    [(PLAN, "wants another plan", "Leave that filter or sort order out"), (SPENT, "budget is spent", "midnight UTC")],
+)
+def test_fault_46_openalex_is_not_asked_again_and_the_message_says_what_helps(
+    polite: Callable[..., Any], sandbox: Sandbox, body: dict[str, Any], says: str, remedy: str
+) -> None:
+    sandbox.add_fault(
+        host=HOST, status=429, body=json.dumps(body), type="application/json", headers={"Retry-After": "40000"}
+    )
+    client = polite(through=sandbox)
+    attempts: list[AttemptRecord] = []
+    numbers = count(1)
+    log = AttemptLog(attempts.append, client.client.clock, "run", "source", lambda: next(numbers))
+    with pytest.raises(SourceError) as refused:
+        Asker(client.client, log, threading.Event()).ask(OpenAlexApi("sandbox-key").page("type:article"))
+    assert says in str(refused.value) and remedy in str(refused.value)
+    assert len(sandbox.arrivals(HOST)) == len(attempts) == 1
+    assert client.client.hosts.closed_until(HOST) is None  # single works cost nothing, and may still be asked for

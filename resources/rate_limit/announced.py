@@ -1,0 +1,76 @@
+"""What servers say of their limits in the headers of an answer. A pure reading; the limiter and the client act on it.
+
+`x-rate-limit-limit: 10` with `x-rate-limit-interval: 1s` and `x-concurrency-limit: 3` (Crossref); `X-RateLimit-Remaining: 0` with
+`X-RateLimit-Reset` in seconds or as an epoch time (OpenAlex, Zenodo and many others). What cannot be read says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from resources.rate_limit.settings import Rate
+
+_NAMES = frozenset({"x-rate-limit-limit", "x-concurrency-limit", "x-ratelimit-remaining"})
+_NUMBER = re.compile(r"\s*(\d{1,12})(?:\.\d+)?\s*(?:[,;].*)?", re.ASCII | re.DOTALL)
+_INTERVAL = re.compile(r"\s*(\d{1,6})\s*(ms|s|m|h|d)?\s*", re.ASCII | re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DAY_S = 86_400.0
+_EPOCH = 1_000_000_000  # a larger number is a date, not a time to wait
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """At most `count` requests in any `seconds`."""
+
+    count: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        return self.count / self.seconds
+
+    def holds(self, rate: Rate) -> bool:
+        """Whether who keeps to `rate` keeps to this anyway."""
+        return rate.burst + rate.per_second * self.seconds <= self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    window: Window | None = None
+    concurrency: int | None = None
+    closed_for_s: float | None = None  # nothing is left until then
+
+
+def limits_from_headers(headers: Mapping[str, str], now: float) -> Announced | None:
+    """`headers` with names in lower case, `now` in epoch seconds; None when they say nothing about limits."""
+    if not _NAMES & headers.keys():
+        return None
+    count, seconds = _number(headers.get("x-rate-limit-limit")), _interval(headers.get("x-rate-limit-interval"))
+    window = Window(count, seconds) if count and seconds else None
+    closed_for = None
+    if _number(headers.get("x-ratelimit-remaining")) == 0:
+        closed_for = _reset(headers.get("x-ratelimit-reset"), now)
+    announced = Announced(window, _number(headers.get("x-concurrency-limit")) or None, closed_for)
+    return None if announced == Announced() else announced
+
+
+def _number(text: str | None) -> int | None:
+    match = _NUMBER.fullmatch(text) if text else None
+    return int(match[1]) if match else None
+
+
+def _interval(text: str | None) -> float | None:
+    """`1s`, `5m`; a bare number is seconds. More than a day is no interval that anybody paces by."""
+    match = _INTERVAL.fullmatch(text) if text else None
+    seconds = int(match[1]) * _SECONDS[(match[2] or "s").lower()] if match else 0.0
+    return seconds if 0 < seconds <= _DAY_S else None
+
+
+def _reset(text: str | None, now: float) -> float | None:
+    number = _number(text)
+    if number is None:
+        return None
+    left = number - now if number > _EPOCH else float(number)
+    return min(left, _DAY_S) if left > 0 else None
