@@ -3,8 +3,9 @@ that only ever move bytes.
 
 A lane is a queue of searches whose next request falls under the same limits. A search whose turn is further away than
 `park_after_s` goes back to the database with what it has learnt, and claims leave out groups whose lanes are full, so a slow
-host never stands in the way of a fast one. One call of `run` is one pass: it ends when nothing is due, at its deadline,
-or when it is told to stop; then transfers in flight get a grace, and everything else is given back.
+host never stands in the way of a fast one. Nor does a closed or a broken one: a search that finds its host closed is given back
+until it opens, one whose host is broken goes on with other copies first. One call of `run` is one pass: it ends when nothing
+is due, at its deadline, or when it is told to stop; then transfers in flight get a grace, and everything else is given back.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import itertools
 import logging
 import queue
 import threading
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, retry_time
+from docstokg_assets.progress import Progress, Waiting
 from docstokg_assets.recorder import Recorder
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import StoreError
@@ -30,16 +32,15 @@ from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import HttpError, Interrupted
 from resources.http.exchange import Exchange, Pause, Reply, RequestPolicy, Send, Step
-from resources.http.messages import Response
+from resources.http.messages import Response, Role
 from resources.rate_limit.limiter import Allowance
 from resources.rate_limit.stores import LimiterUnavailable
-from resources.records import Classification, DownloadOutcome, Reason
+from resources.records import ITS_TURN, Classification, DownloadOutcome, Reason
 
 log = logging.getLogger(__name__)
 
 GRACE_S = 5.0
 _AFTER_THE_CUT_S = 0.5
-ITS_TURN = "waits its turn under the limit"
 _LIMITER_PATIENCE_S = 60.0
 _TICK_S = 0.5
 _SHORT_WAIT_S = 2.0
@@ -58,6 +59,7 @@ class PassSettings:
     max_works: int | None = None
     lease_s: float = 120.0
     park_after_s: float = 60.0
+    soon_s: float = 60.0  # a broken host that is tried again so soon is waited for before a work ends without success
     retry_base_s: float = 3600.0
     max_tries: int = 5
 
@@ -76,27 +78,6 @@ class PassResult:
     bytes: int = 0
     elapsed_s: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A host that is waited for, as a person wants to see it: by how many works, and until the last of them has its turn."""
-
-    group: str
-    works: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """As the report counts: `finished` for good, `saved` with a PDF or XML full text, `later` parked or to be tried again."""
-
-    finished: int
-    saved: int
-    later: int
-    open: int
-    active_hosts: tuple[str, ...]
-    waiting: tuple[Waiting, ...]
 
 
 @dataclass(slots=True)
@@ -127,6 +108,14 @@ class Lane:
         return max(0.0, self.ready_at - now) + len(self.tasks) * self.allowance.interval_s
 
 
+@dataclass(slots=True)
+class ParkedFor:
+    """Works of this pass that were given back and wait for the same group for the same reason."""
+
+    works: int = 0
+    until: float = 0.0  # by the monotonic clock
+
+
 End = DownloadOutcome | Interrupted
 Event = tuple[Task, Allowance, Step | End | BaseException, bool]  # whether a request was sent
 
@@ -151,7 +140,7 @@ class Dispatcher:
         self._settings, self._clock, self.policies, self._stop = settings, clock, policies, stop
         self._on_progress = on_progress
         self._lanes: dict[Allowance, Lane] = {}
-        self._pauses: list[tuple[float, int, Task]] = []
+        self._pauses: list[tuple[float, int, Task, Pause]] = []
         self._order = itertools.count()
         self._seq = itertools.count(1)
         self._jobs: queue.SimpleQueue[tuple[Task, Send, Allowance, int] | None] = queue.SimpleQueue()
@@ -163,8 +152,8 @@ class Dispatcher:
         self._threads: list[threading.Thread] = []
         self._result = PassResult()
         self._taken_up: set[str] = set()  # counted only where there is a budget
-        self._parked: dict[str, str | None] = {}  # works given back by this pass -> the group that they wait for
-        self._ahead: Counter[str | None] = Counter()  # how many of them wait for each group
+        self._parked: dict[str, tuple[str | None, str]] = {}  # works given back by this pass -> (group, why)
+        self._ahead: defaultdict[tuple[str | None, str], ParkedFor] = defaultdict(ParkedFor)
         self._limiter_down_since: float | None = None
         self._claim_again = 0.0
         self._held_elsewhere = 0  # works that other processes were seen to hold
@@ -208,20 +197,29 @@ class Dispatcher:
         return self._result
 
     def progress(self) -> Progress:
-        now = self._clock.monotonic()
-        waiting = [
-            Waiting(lane.allowance.group, len(lane.tasks), round(lane.wait_for_last(now), 1))
-            for lane in self._lanes.values()
-            if lane.tasks
-        ]
-        waiting.sort(key=lambda w: -w.works)
         hosts = tuple(sorted(self._asked))
         self._asked = set(self._in_flight.values())
         result = self._result
-        if self._held_elsewhere and not self._open:
-            waiting.append(Waiting("another process", self._held_elsewhere, 0.0))
         finished, later = result.finished - result.to_retry, len(self._parked) + result.to_retry
-        return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, tuple(waiting))
+        return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, self._waited_for())
+
+    def _waited_for(self) -> tuple[Waiting, ...]:
+        """Whom the works of this pass wait for: in lanes, in pauses, or parked; the most works first."""
+        now = self._clock.monotonic()
+        works: Counter[tuple[str, str]] = Counter()
+        left: defaultdict[tuple[str, str], float] = defaultdict(float)
+        lanes = self._lanes.values()
+        waits = [(lane.allowance.group, ITS_TURN, len(lane.tasks), lane.wait_for_last(now)) for lane in lanes]
+        waits += [(pause.host, str(pause.reason), 1, ready_at - now) for ready_at, _, _, pause in self._pauses]
+        waits += [(group, why, p.works, p.until - now) for (group, why), p in self._ahead.items() if group is not None]
+        for group, why, count, seconds in waits:
+            works[group, why] += count
+            left[group, why] = max(left[group, why], seconds)
+        counted = [(key, count) for key, count in works.most_common() if count]
+        waiting = [Waiting(group, count, round(max(0.0, left[group, why]), 1), why) for (group, why), count in counted]
+        if self._held_elsewhere and not self._open:
+            waiting.append(Waiting("another process", self._held_elsewhere, 0.0, "holds them"))
+        return tuple(waiting)
 
     def replace_rules(self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy]) -> None:
         """For searches that begin from now on; those that wait for their turn do so under the limits as they are now."""
@@ -285,7 +283,7 @@ class Dispatcher:
         with self._open_lock:
             self._open[item.work_id] += 1
         if item.work_id in self._parked:
-            self._ahead[self._parked.pop(item.work_id)] -= 1
+            self._ahead[self._parked.pop(item.work_id)].works -= 1
         if self._settings.max_works is not None:
             self._taken_up.add(item.work_id)
 
@@ -324,7 +322,7 @@ class Dispatcher:
         """Hand out every step that may go now, one from each lane in turn, to workers that are free."""
         now = self._clock.monotonic()
         while self._pauses and self._pauses[0][0] <= now:
-            _, _, task = heapq.heappop(self._pauses)
+            task = heapq.heappop(self._pauses)[2]
             self._place(task, self._advance(task, None))
         progressed = True
         while progressed and len(self._in_flight) < self._settings.workers:
@@ -376,15 +374,16 @@ class Dispatcher:
         elif isinstance(step, Interrupted):
             self._park(task, 0.0, Reason.INTERRUPTED)
         elif isinstance(step, Pause):
-            if step.seconds > self._settings.park_after_s or self._stop.is_set():
-                self._park(task, step.seconds, step.reason)
+            longest = _SHORT_WAIT_S if step.untried else self._settings.park_after_s
+            if step.seconds > longest or self._stop.is_set():
+                self._park(task, step.seconds, step.reason, self._group_of(step.host))
             else:
-                heapq.heappush(self._pauses, (now + step.seconds, next(self._order), task))
+                heapq.heappush(self._pauses, (now + step.seconds, next(self._order), task, step))
         else:
             task.send, task.since = step, now
             lane = self._lane(step)
             if self._is_full(lane, now):
-                ahead = self._ahead[lane.allowance.group] * lane.allowance.interval_s
+                ahead = self._ahead[lane.allowance.group, ITS_TURN].works * lane.allowance.interval_s
                 self._park(task, lane.wait_for_last(now) + ahead, ITS_TURN)
             else:
                 lane.tasks.append(task)
@@ -395,6 +394,9 @@ class Dispatcher:
         if lane is None:
             lane = self._lanes[allowance] = Lane(allowance)
         return lane
+
+    def _group_of(self, host: str) -> str:
+        return self._client.limiter.policy_for(host, str(Role.ARTIFACT)).group
 
     def _next_wake(self, deadline: float | None) -> float:
         now = self._clock.monotonic()
@@ -481,15 +483,22 @@ class Dispatcher:
                 outcome: DownloadOutcome = done.value
                 return outcome
             policy = self.policies.get(request.resolver or "")
-            task.exchange, reply = self._client.exchange(request, task.log, policy), None
+            task.exchange, reply = self._client.exchange(request, task.log, policy, patient=False), None
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
-        pursuit = task.pursuit
-        self._add_active_time(task)
-        retry_at = None
-        if not outcome.ok:
+        pursuit, retry_at = task.pursuit, None
+        if not outcome.ok or outcome.reason is Reason.HTML_ONLY:
             now = self._catalog.now()
-            retry_at = retry_time(pursuit, now, task.item.tries, self._settings.retry_base_s, self._settings.max_tries)
+            if (broken := pursuit.opens_soon(now, self._settings.soon_s)) is not None:
+                pursuit.waits += 1
+                seconds, host = broken.until - now if broken.until else 0.0, broken.host
+                self._park(task, max(0.0, seconds), broken.reason, self._group_of(host) if host else None)
+                return
+            if not outcome.ok:
+                retry_at = retry_time(
+                    pursuit, now, task.item.tries, self._settings.retry_base_s, self._settings.max_tries
+                )
+        self._add_active_time(task)
         self._recorder.record(
             Finished(
                 work_id=task.item.work_id,
@@ -520,16 +529,18 @@ class Dispatcher:
         result.bytes += outcome.content_length or 0
         result.outcomes[str(outcome.reason)] += 1
 
-    def _park(self, task: Task, seconds: float, reason: str) -> None:
+    def _park(self, task: Task, seconds: float, reason: str, group: str | None = None) -> None:
         """Back to the database, with what was learnt; asked again when its time has come."""
         send, pursuit = task.send, task.pursuit
         task.search.close()
         if task.exchange is not None:
             task.exchange.close()
         self._add_active_time(task)
-        group = self._lane(send).allowance.group if send is not None else task.item.next_group
-        self._parked[task.item.work_id] = group
-        self._ahead[group] += 1
+        if group is None:
+            group = self._lane(send).allowance.group if send is not None else task.item.next_group
+        self._parked[task.item.work_id] = key = group, str(reason)
+        ahead = self._ahead[key]
+        ahead.works, ahead.until = ahead.works + 1, max(ahead.until, self._clock.monotonic() + seconds)
         self._recorder.record(
             Parked(
                 work_id=task.item.work_id,
@@ -613,6 +624,6 @@ class Dispatcher:
                 wait = max(0.0, lane.ready_at - now) + position * lane.allowance.interval_s
                 self._park(task, 0.0 if self._result.ended == "stopped" else wait, ITS_TURN)
             lane.tasks.clear()
-        for ready_at, _, task in self._pauses:
-            self._park(task, 0.0 if self._result.ended == "stopped" else max(0.0, ready_at - now), ITS_TURN)
+        for ready_at, _, task, pause in self._pauses:
+            self._park(task, 0.0 if self._result.ended == "stopped" else max(0.0, ready_at - now), pause.reason)
         self._pauses.clear()

@@ -23,10 +23,11 @@ from typing import Any
 from ulid import ULID
 
 from docstokg_assets.config import ContentDownloadConfig, config_hash, require_contact
-from docstokg_assets.dispatcher import Dispatcher, PassResult, PassSettings, Progress
+from docstokg_assets.dispatcher import Dispatcher, PassResult, PassSettings
 from docstokg_assets.download import FOLDERS, DownloadLimits
 from docstokg_assets.openalex.api import OpenAlexApi
 from docstokg_assets.pipeline import PipelineSettings, ResolverPipeline
+from docstokg_assets.progress import Progress
 from docstokg_assets.recorder import Recorder
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers
 from docstokg_assets.sources import Asker, Collected, Planned, in_batches, plan_works, store_works, works_of_filter

@@ -27,6 +27,7 @@ from docstokg_assets.resolvers.registry import Resolver, ResolverContext
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
 from resources.http.attempts import AttemptLog
+from resources.http.canonical import host_of
 from resources.http.errors import HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
@@ -34,6 +35,7 @@ from resources.http.redact import carries_credentials, redact_url, without_crede
 from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
 
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
+MOST_WAITS = 1  # a host that is still broken after its first pause may stay so for long; the work ends with its time
 _GONE = frozenset({404, 410})
 _FILES = frozenset({Target.PDF, Target.XML})
 
@@ -50,6 +52,7 @@ class Failure:
     http_status: int | None = None
     kind: Kind | None = None
     until: float | None = None
+    host: str | None = None  # who is to be asked again then
     note: str = ""
 
     @property
@@ -74,6 +77,7 @@ class Pursuit:
     html: DownloadOutcome | None = None
     requests: int = 0
     active_ms: int = 0
+    waits: int = 0  # how often the work was given back for a broken host that would soon be tried again
 
     @classmethod
     def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> Pursuit:
@@ -126,6 +130,13 @@ class Pursuit:
         ]
         return tuple(dict.fromkeys(without_credentials(url) for _, url in sorted(dead)))
 
+    def opens_soon(self, now: float, within_s: float) -> Failure | None:
+        """The broken host, if any, that is worth waiting for before the work ends: it is tried again soon, and has not been
+        waited for too often."""
+        broken = [f for f in self.failures.values() if f.reason is Reason.BREAKER_OPEN]
+        soon = [(f.until, f.rank, f) for f in broken if f.until is not None and f.until <= now + within_s]
+        return min(soon, key=lambda known: known[:2])[2] if soon and self.waits < MOST_WAITS else None
+
     def to_json(self) -> dict[str, Any]:
         """What must survive: discovered candidates, failures that will not mend by themselves, and the counters. A URL that
         carries a key is not written down; whoever named it is asked, and the pages are read, once more."""
@@ -148,6 +159,7 @@ class Pursuit:
             "chain": self.chain,
             "html": asdict(_shown(self.html)) if self.html is not None else None,
             "requests": self.requests,
+            "waits": self.waits,
             "active_ms": self.active_ms,
         }
 
@@ -164,6 +176,7 @@ class Pursuit:
             )
         self.chain = list(progress.get("chain", ()))
         self.requests = int(progress.get("requests", 0))
+        self.waits = int(progress.get("waits", 0))
         self.active_ms = int(progress.get("active_ms", 0))
         if progress.get("html"):
             raw = dict(progress["html"])
@@ -242,9 +255,7 @@ class ResolverPipeline:
             raise
         except HttpError as error:
             pursuit.asked.add(resolver.name)
-            failure = Failure(
-                error.reason, resolver.name, resolver.tier, resolver.rank, until=error.until, note=str(error)
-            )
+            failure = Failure(error.reason, resolver.name, resolver.tier, resolver.rank, **_told(error))
             pursuit.failures[f"ask:{resolver.name}"] = failure
             return
         pursuit.asked.add(resolver.name)
@@ -272,7 +283,7 @@ class ResolverPipeline:
         except Interrupted:
             raise
         except HttpError as error:
-            self._fail(pursuit, candidate, error.reason, until=error.until, note=str(error))
+            self._fail(pursuit, candidate, error.reason, **_told(error))
             return None
 
     def _fetch(
@@ -401,6 +412,11 @@ class ResolverPipeline:
     def _succeeded(self, outcome: DownloadOutcome, pursuit: Pursuit) -> DownloadOutcome:
         html = (pursuit.html.path,) if pursuit.html is not None and pursuit.html.path is not None else ()
         return replace(outcome, fallback_chain=tuple(pursuit.chain), html_paths=html)
+
+
+def _told(error: HttpError) -> dict[str, Any]:
+    """What a Failure keeps of an error."""
+    return {"until": error.until, "host": host_of(error.url) if error.url else None, "note": str(error)}
 
 
 def conclude(pursuit: Pursuit) -> DownloadOutcome:

@@ -17,6 +17,7 @@ import pytest
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.dispatcher import GRACE_S, PassResult
 from docstokg_assets.orchestrator import DownloadRun, Services, open_services
+from docstokg_assets.progress import Progress, waiting_text
 from docstokg_assets.works import Location, Work
 from resources.catalog import CatalogError
 from resources.catalog.catalog import Catalog
@@ -35,7 +36,11 @@ class _Host(BaseHTTPRequestHandler):
         self.asked[host] += 1
         body, kind = (b"{}", "application/json") if host.startswith("api.") else (PDF, "application/pdf")
         status = 404 if host.startswith("api.") else 503 if host == "ill.example" else 200
+        if host == "busy.example" and self.asked[host] == 1:
+            status = 429
         self.send_response(status)
+        if status == 429:
+            self.send_header("Retry-After", "4")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -64,6 +69,7 @@ def web() -> Iterator[tuple[str, Counter[str]]]:
 HOSTS = (
     "a.example",
     "ill.example",
+    "busy.example",
     "api.unpaywall.org",
     *(f"{d}b{n}.example" for n in range(30) for d in ("", "drip.")),
 )
@@ -115,6 +121,60 @@ def test_an_ordinary_host_with_very_many_works_does_not_hold_up_the_others(
     assert crowd_waits.count >= 20
     spread = crowd_waits.latest - crowd_waits.earliest
     assert spread >= 0.4 * (crowd_waits.count - 1)  # two a second: their times say when their turn will be
+
+
+FAST = {"*": "1000/second burst 100"}
+
+
+@pytest.mark.requirement("HTTP-9")
+def test_a_broken_host_holds_up_nobody_and_is_shown(web: tuple[str, Counter[str]], config_of: ConfigOf) -> None:
+    """More works than are ever under way at once have their only copy on a host that fails; they are served first."""
+    broken, others = [work(n, "ill.example") for n in range(150)], [work(1000 + n, "b1.example") for n in range(50)]
+    seen: list[Progress] = []
+    with open_services(config_of(workers=8, rate_limit__policies=FAST, http__breaker__open_s=3)) as services:
+        result = run_over(services, broken + others, on_progress=seen.append)
+        entries = {entry.work_id: entry for entry in services.catalog.entries()}
+    saved_while_closed = [p.saved for p in seen if any(w.why == "breaker-open" and w.seconds > 0.5 for w in p.waiting)]
+    assert max(saved_while_closed) == 50
+    assert {w.group for p in seen for w in p.waiting if w.why == "breaker-open"} == {"ill.example"}
+    assert result.finished == 200 and result.to_retry == 150
+    assert all(entries[f"W{n}"].retry_at is not None for n in range(150))
+    assert web[1]["ill.example"] < 30  # what was on the way when the fifth failure came, and the probes of one pause
+
+
+@pytest.mark.requirement("HTTP-9")
+def test_another_copy_is_tried_before_a_broken_host_is_waited_for(
+    web: tuple[str, Counter[str]], config_of: ConfigOf
+) -> None:
+    with open_services(config_of(rate_limit__policies=FAST, http__breaker__open_s=60)) as services:
+        for _ in range(5):
+            services.client.hosts.report("ill.example", True)
+        result = run_over(services, [work(n, "ill.example", "b1.example") for n in range(5)])
+    assert result.saved == 5 and result.elapsed_s < 30
+    assert web[1] == {"b1.example": 5}
+
+
+@pytest.mark.requirement("HTTP-9")
+def test_a_host_that_recovers_is_waited_for_before_works_end_without_success(config_of: ConfigOf) -> None:
+    with open_services(config_of(rate_limit__policies=FAST, http__breaker__open_s=3)) as services:
+        for _ in range(5):
+            services.client.hosts.report("b1.example", True)
+        assert run_over(services, [work(n, "b1.example") for n in range(5)]).saved == 5
+
+
+@pytest.mark.requirement("HTTP-4")
+def test_a_host_that_asked_for_a_pause_holds_up_nobody_and_is_shown(
+    web: tuple[str, Counter[str]], config_of: ConfigOf
+) -> None:
+    busy, others = [work(n, "busy.example") for n in range(150)], [work(1000 + n, "b1.example") for n in range(50)]
+    seen: list[Progress] = []
+    config = config_of(workers=8, rate_limit__policies=FAST, rate_limit__concurrency={"busy.example": 1})
+    with open_services(config) as services:
+        result = run_over(services, busy + others, on_progress=seen.append)
+    waited = [(p.saved, w) for p in seen for w in p.waiting if w.why == "retry-after" and w.seconds > 0.5]
+    assert {w.group for _, w in waited} == {"busy.example"} and max(saved for saved, _ in waited) == 50
+    assert result.saved >= 199  # the one that was told to wait had one try
+    assert any("busy.example (asked for a pause, " in waiting_text(p.waiting) for p in seen)
 
 
 def test_a_work_that_is_parked_before_a_provider_was_asked_asks_it_later(config_of: ConfigOf) -> None:

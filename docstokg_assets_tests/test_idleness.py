@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import load_config
-from docstokg_assets.dispatcher import Progress
 from docstokg_assets.orchestrator import DownloadRun, open_services
+from docstokg_assets.progress import Progress
 from docstokg_assets.works import Location, Work
 
 PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"

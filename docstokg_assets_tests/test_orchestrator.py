@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.dispatcher import PassResult, Progress
+from docstokg_assets.dispatcher import PassResult
 from docstokg_assets.orchestrator import (
     ContentOrchestrator,
     DownloadRun,
@@ -27,6 +27,7 @@ from docstokg_assets.orchestrator import (
     process_is_gone,
 )
 from docstokg_assets.pipeline import ResolverPipeline
+from docstokg_assets.progress import Progress
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import Collected
 from resources.artifacts.file_system import StoreError

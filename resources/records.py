@@ -130,6 +130,9 @@ ENDINGS: Mapping[Reason, Ending] = {
 }
 
 
+ITS_TURN = "its turn under the limit"  # why a work waits that nobody refused; the other waits are named by their Reason
+
+
 class Kind(StrEnum):
     """What kind of file was got; PDF_UNKNOWN is a PDF whose header said something else."""
 

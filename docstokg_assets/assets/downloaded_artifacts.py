@@ -12,9 +12,10 @@ from pydantic import Field
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.resolver_plans import resolver_plans
 from docstokg_assets.assets.steps import ended_in_order, plain_failures, services, year_of
-from docstokg_assets.dispatcher import PassResult, Progress
+from docstokg_assets.dispatcher import PassResult
 from docstokg_assets.orchestrator import DownloadRun
 from docstokg_assets.partitions import years
+from docstokg_assets.progress import Progress, waiting_text
 from resources.catalog.catalog import Catalog
 from resources.dagster_resources import (
     ArtifactStoreResource,
@@ -104,7 +105,7 @@ class _Watch:
         self._catalog.report_progress(self._context.run.run_id, state)
         if now - self._last_line >= _LINE_EVERY_S:
             self._last_line = now
-            waiting = ", ".join(f"{w.group} ({w.works} works, {w.seconds:.0f} s)" for w in progress.waiting[:3])
+            waiting = waiting_text(progress.waiting, most=3)
             self._context.log.info(
                 f"{state['finished']} of {self._total} works finished, {state['saved']} saved, {progress.later} later, "
                 f"{speed:.1f} works/s" + (f"; waiting for {waiting}" if waiting else "")

@@ -170,7 +170,8 @@ def _log(root: Path, year: int) -> Path:
 
 def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subprocess.Popen[bytes]], began: float) -> None:
     """What the runs of this demo last told the catalog, and what the catalog counts itself."""
-    from docstokg_assets.cli.progress import hosts_text, waiting_text
+    from docstokg_assets.cli.progress import hosts_text
+    from docstokg_assets.progress import Waiting, waiting_text
     from resources.records import Reason
 
     reports: dict[str, Mapping[str, Any]] = {}
@@ -187,7 +188,7 @@ def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subproces
         if report is None:
             continue
         state.works_per_s = float(report.get("works_per_s", state.works_per_s))
-        state.waiting = "" if ended else waiting_text(report.get("waiting", ()))
+        state.waiting = "" if ended else waiting_text([Waiting(**told) for told in report.get("waiting", ())])
         state.hosts = "" if ended else hosts_text(report.get("hosts", ()))
 
 

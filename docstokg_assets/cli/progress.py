@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -18,10 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from docstokg_assets.progress import Progress, waiting_text
 from docstokg_assets.telemetry.files import printable
-
-if TYPE_CHECKING:
-    from docstokg_assets.dispatcher import Progress
 
 _LINE_EVERY_S = 5.0
 _BAR_WIDTH = 24  # at most a fifth of the terminal
@@ -62,21 +59,6 @@ class State:
     def line(self) -> str:
         told = ", ".join(filter(None, [self.phase, *self.counts, *self.where]))
         return f"{self.label}: {told}" if self.label else told
-
-
-def waiting_text(waiting: Sequence[Mapping[str, Any]]) -> str:
-    """`arxiv (4 works, 2 s)`; the longest waits first, two of them."""
-    slow = [w for w in sorted(waiting, key=lambda w: -float(w["seconds"])) if _is_told(w)][:2]
-    return ", ".join(f"{w['group']} ({plural(w['works'], 'work')}{_for(w['seconds'])})" for w in slow)
-
-
-def _for(seconds: float) -> str:
-    return f", {seconds:.0f} s" if seconds else ""
-
-
-def _is_told(wait: Mapping[str, Any]) -> bool:
-    """Short waits are the ordinary course of things; how long another process will take is not known."""
-    return float(wait["seconds"]) >= 1 or float(wait["seconds"]) == 0
 
 
 def hosts_text(hosts: Sequence[str]) -> str:
@@ -173,9 +155,7 @@ class RunDisplay:
         state.finished, state.parked = progress.finished, progress.later
         state.saved = None if state.saved is None else progress.saved
         state.works_per_s = progress.finished / max(0.001, time.monotonic() - self._pass_began)
-        state.waiting = waiting_text(
-            [{"group": w.group, "works": w.works, "seconds": w.seconds} for w in progress.waiting]
-        )
+        state.waiting = waiting_text(progress.waiting)
         state.hosts = hosts_text(progress.active_hosts)
         self._display.show()
 

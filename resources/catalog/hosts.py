@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sqlalchemy import func, literal, select, union_all
 
 from resources.catalog.database import Database, now_of, upsert
-from resources.catalog.rows import ClosedHost, RobotsRow
+from resources.catalog.rows import ClosedHost, HostClosure, RobotsRow
 from resources.catalog.schema import hosts
 
 
@@ -38,17 +38,14 @@ class Hosts(Database):
                 closing, {"host": host, "closed_until": until, "note": reason, "updated_at": now_of(connection)}
             )
 
-    def closed_until(self, host: str) -> float | None:
-        """When the host may be asked again; None when it may be asked now."""
+    def closure(self, host: str) -> HostClosure:
+        """Until when the host is closed, if it is, and the state of its circuit breaker as `change_breaker` left it."""
         with self._read() as connection:
-            until = connection.scalar(select(hosts.c.closed_until).where(hosts.c.host == host))
-            return until if until is not None and until > now_of(connection) else None
-
-    def breaker(self, host: str) -> str | None:
-        """The state of the host's circuit breaker as `change_breaker` left it."""
-        with self._read() as connection:
-            state: str | None = connection.scalar(select(hosts.c.breaker).where(hosts.c.host == host))
-            return state
+            row = connection.execute(select(hosts.c.closed_until, hosts.c.breaker).where(hosts.c.host == host)).first()
+            if row is None:
+                return HostClosure(None, None)
+            still = row.closed_until is not None and row.closed_until > now_of(connection)
+            return HostClosure(row.closed_until if still else None, row.breaker)
 
     def change_breaker(self, host: str, change: Callable[[str | None], tuple[str, float]]) -> None:
         """`change` makes of the state its successor, and until when the host is left alone; no other change comes between."""

@@ -199,6 +199,13 @@ class RobotsRow(NamedTuple):
     fetched_at: float
 
 
+class HostClosure(NamedTuple):
+    """`closed_until` is None when the host may be asked; `breaker` is text, see resources.http.breaker."""
+
+    closed_until: float | None
+    breaker: str | None
+
+
 class ClosedHost(NamedTuple):
     host: str
     until: float

@@ -48,8 +48,10 @@ class HttpClient:
         self._cache = cache
         self._exchanger = Exchanger(settings, robots, self.hosts, self.clock, rng or random.Random(), cache)
 
-    def exchange(self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None) -> Exchange:
-        return self._exchanger.exchange(request, log, policy)
+    def exchange(
+        self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
+    ) -> Exchange:
+        return self._exchanger.exchange(request, log, policy, patient=patient)
 
     def request_with_retries(
         self,

@@ -7,7 +7,7 @@
     │   ├── RobotsRefused       robots              robots.txt forbids it
     │   └── RobotsUnavailable   robots-unavailable  robots.txt could not be read: forbidden for now
     ├── HostClosed              retry-after         the host asked for a pause longer than we hold a work for
-    ├── BreakerOpen             breaker-open        the host failed again and again; it is left alone for longer than that
+    ├── BreakerOpen             breaker-open        the host failed again and again and is left alone
     ├── TransportError          something was sent, no whole answer came
     │   ├── ConnectionFailed    conn-error
     │   ├── TlsFailed           tls-error

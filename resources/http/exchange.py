@@ -46,6 +46,7 @@ from resources.records import Reason, Status
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ROBOTS_POLL_S = 0.1
+_PROBES_OUT_S = 2.0  # by then it is known how the probes of a broken host came out
 _CLOSED = (HostClosed, BreakerOpen)
 _PHASES = {
     Phase.OPEN: Status.BREAKER_OPEN,
@@ -81,11 +82,13 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Go on after so many seconds. `host` and `reason` tell a person who is waited for, and why."""
+    """Go on after so many seconds. `host` and `reason` tell a person who is waited for, and why. `untried`: nothing has been
+    sent yet, so that a driver with many exchanges may as well drop this one and begin it again later."""
 
     seconds: float
     host: str
     reason: Reason
+    untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,11 @@ class Exchanger:
         self.settings, self.robots, self.hosts, self.clock, self.rng = settings, robots, hosts, clock, rng
         self._cache = cache
 
-    def exchange(self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None) -> Exchange:
-        """Runs until a final answer (any status), or raises the HttpError that stands for why there is none."""
+    def exchange(
+        self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
+    ) -> Exchange:
+        """Runs until a final answer (any status), or raises the HttpError that stands for why there is none. Not `patient`: a
+        host whose breaker is open is not waited for, because there is something else to do."""
         policy = policy or RequestPolicy()
         jar = RequestsCookieJar()
         hops: list[str] = []
@@ -146,7 +152,7 @@ class Exchanger:
                 before = here
                 visit = self._visit(request, url, headers, jar, own)
                 known = visit.answer if visit is not None else None
-                delay = None if known is not None else (yield from self._permission(request, url, log))
+                delay = None if known is not None else (yield from self._permission(request, url, log, patient))
             except HttpError as refusal:
                 self._log_refusal(request, url, log, refusal)
                 raise
@@ -154,7 +160,7 @@ class Exchanger:
                 reply = self._from_cache(request, known, log)
             else:
                 send = self._send(request, url, headers, jar, delay, policy, own)
-                reply = yield from self._ask(request, send, visit, log, policy.retry or self.settings.retry)
+                reply = yield from self._ask(request, send, visit, log, policy.retry or self.settings.retry, patient)
             target = reply.head.headers.get("location")
             if not (request.follow_redirects and reply.head.status in _REDIRECTS and target):
                 return Response(
@@ -214,24 +220,26 @@ class Exchanger:
         return Reply(head, known.body, None, len(known.body), 0)
 
     def _ask(
-        self, request: Request, send: Send, visit: Visit | None, log: AttemptLog, retry: RetrySettings
+        self, request: Request, send: Send, visit: Visit | None, log: AttemptLog, retry: RetrySettings, patient: bool
     ) -> Generator[Step, Reply | None, Reply]:
         """Asks the host, and lets the cache learn from its answer."""
         if visit is None or self._cache is None:
-            return (yield from self._with_retries(request, send, log, retry))
+            return (yield from self._with_retries(request, send, log, retry, patient))
         asked = replace(send, headers={**send.headers, **visit.conditions})
-        reply = yield from self._with_retries(request, asked, log, retry)
+        reply = yield from self._with_retries(request, asked, log, retry, patient)
         confirmed = self._cache.settle(visit, reply.head, reply.body)
         if confirmed is not None:
             return replace(reply, head=confirmed.head, body=confirmed.body, bytes_read=len(confirmed.body))
         if reply.head.status == 304 and visit.conditions:  # it speaks of another answer than the one that we have
-            reply = yield from self._with_retries(request, send, log, retry)
+            reply = yield from self._with_retries(request, send, log, retry, patient)
             self._cache.settle(visit, reply.head, reply.body)
         return reply
 
     # -- robots -------------------------------------------------------------------------------------------------------
 
-    def _permission(self, request: Request, url: str, log: AttemptLog) -> Generator[Step, Reply | None, float | None]:
+    def _permission(
+        self, request: Request, url: str, log: AttemptLog, patient: bool
+    ) -> Generator[Step, Reply | None, float | None]:
         """Returns the crawl delay, if any; raises when robots.txt forbids the URL."""
         if not self.robots.enabled or not request.obey_robots or request.role is Role.METADATA:
             return None
@@ -240,7 +248,7 @@ class Exchanger:
             if self.hosts.begin_fetch(site):
                 try:
                     # somebody may have finished reading it since we looked
-                    rules = self.hosts.rules(site) or (yield from self._fetch_robots(url, log))
+                    rules = self.hosts.rules(site) or (yield from self._fetch_robots(url, log, patient))
                 finally:
                     self.hosts.end_fetch(site)
             else:
@@ -252,7 +260,7 @@ class Exchanger:
             raise RobotsRefused(f"robots.txt of {site} forbids this URL", url=url)
         return rules.crawl_delay(agent)
 
-    def _fetch_robots(self, url: str, log: AttemptLog) -> Generator[Step, Reply | None, Rules]:
+    def _fetch_robots(self, url: str, log: AttemptLog, patient: bool) -> Generator[Step, Reply | None, Rules]:
         request = Request(
             urljoin(url, "/robots.txt"),
             Role.LANDING,
@@ -266,7 +274,8 @@ class Exchanger:
         status: int | None = None
         body = b""
         try:
-            response = yield from self.exchange(request, replace(log, emit=_as_robots(log)), RequestPolicy(retry=retry))
+            as_robots = replace(log, emit=_as_robots(log))
+            response = yield from self.exchange(request, as_robots, RequestPolicy(retry=retry), patient=patient)
             status, body = response.status, response.body
         except RedirectLoop:
             status = 404  # RFC 9309: more than five redirects may be taken as unavailable, which allows
@@ -287,11 +296,11 @@ class Exchanger:
     # -- retries ------------------------------------------------------------------------------------------------------
 
     def _with_retries(
-        self, request: Request, send: Send, log: AttemptLog, retry: RetrySettings
+        self, request: Request, send: Send, log: AttemptLog, retry: RetrySettings, patient: bool
     ) -> Generator[Step, Reply | None, Reply]:
         tries = 0
         while True:
-            yield from self._wait_while_closed(request, send, log, retry)
+            yield from self._wait_while_closed(request, send, log, retry, patient, untried=not tries)
             reply: Reply | None = None
             error: HttpError | None = None
             try:
@@ -330,15 +339,16 @@ class Exchanger:
         return decide(retry, tries, status, headers, self.rng, now)
 
     def _wait_while_closed(
-        self, request: Request, send: Send, log: AttemptLog, retry: RetrySettings
+        self, request: Request, send: Send, log: AttemptLog, retry: RetrySettings, patient: bool, untried: bool
     ) -> Generator[Step, Reply | None, None]:
         while (closed := self._closed(send)) is not None:
             assert closed.until is not None
             left = closed.until - self.clock.wall()
-            if left > retry.max_retry_after_s:
+            waits = patient or not isinstance(closed, BreakerOpen) or left <= _PROBES_OUT_S
+            if not waits or left > retry.max_retry_after_s:
                 log.write(request, send.url, Status.SKIPPED, closed.reason, retry_after_s=round(left, 3))
                 raise closed
-            yield Pause(max(left, 0.05), send.host, closed.reason)
+            yield Pause(max(left, 0.05), send.host, closed.reason, untried)
 
     def _closed(self, send: Send) -> HttpError | None:
         """Why the host may not be asked now, and until when."""

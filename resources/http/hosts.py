@@ -34,14 +34,20 @@ class RobotsRow(Protocol):
     def fetched_at(self) -> float: ...
 
 
+class HostClosure(Protocol):
+    @property
+    def closed_until(self) -> float | None: ...
+    @property
+    def breaker(self) -> str | None: ...
+
+
 class HostStore(Protocol):
     """Where host state is kept; `resources.catalog.Catalog` is one."""
 
     def robots(self, host: str) -> RobotsRow | None: ...
     def save_robots(self, host: str, status: int | None, body: str) -> None: ...
     def close_host(self, host: str, until: float, reason: str) -> None: ...
-    def closed_until(self, host: str) -> float | None: ...
-    def breaker(self, host: str) -> str | None: ...
+    def closure(self, host: str) -> HostClosure: ...
     def change_breaker(self, host: str, change: Callable[[str | None], tuple[str, float]]) -> None: ...
 
 
@@ -129,13 +135,22 @@ class HostBook:
         now = self._clock.monotonic()
         known = self._closed.get(host)
         if known is None or now - known.read_at > _REREAD_S:
-            known = self._remember(host, self._store.closed_until(host))
+            self._read_again(host)
+            known = self._closed[host]
         left = known.opens_at - now
         return self._clock.wall() + left if left > 0 else None
 
-    def _remember(self, host: str, until: float | None) -> Closure:
-        known = self._closed[host] = self._heard(self._closed.get(host, Closure()), until)
-        return known
+    def _read_again(self, host: str) -> None:
+        """What other processes have learnt, in one read."""
+        known = self._breakers.get(host)
+        read = self._store.closure(host)
+        self._remember(host, read.closed_until)
+        with self._lock:
+            if self._breakers.get(host) is known:  # else another thread has changed it since
+                self._hear_breaker(host, Breaker.from_text(read.breaker))
+
+    def _remember(self, host: str, until: float | None) -> None:
+        self._closed[host] = self._heard(self._closed.get(host, Closure()), until)
 
     def _heard(self, known: Closure, until: float | None) -> Closure:
         now = self._clock.monotonic()
@@ -185,13 +200,10 @@ class HostBook:
 
     def _breaker(self, host: str) -> tuple[Breaker, Closure]:
         known = self._breakers.get(host)
-        if known is not None and self._clock.monotonic() - known[1].read_at <= _REREAD_S:
-            return known
-        read = Breaker.from_text(self._store.breaker(host))
-        with self._lock:
-            if (meanwhile := self._breakers.get(host)) is not None and meanwhile is not known:
-                return meanwhile  # another thread has changed it since
-            return self._hear_breaker(host, read)
+        if known is None or self._clock.monotonic() - known[1].read_at > _REREAD_S:
+            self._read_again(host)
+            known = self._breakers[host]
+        return known
 
     def _hear_breaker(self, host: str, breaker: Breaker) -> tuple[Breaker, Closure]:
         _, closure = self._breakers.get(host, (breaker, Closure()))

@@ -256,18 +256,18 @@ def test_robots_rules_are_shared(catalog: Catalog) -> None:
     row = catalog.robots("a.org")
     assert row is not None and (row.status, row.body) == (200, "User-agent: *")
     assert row.fetched_at == pytest.approx(catalog.now(), abs=5)
-    assert catalog.closed_until("a.org") is not None
+    assert catalog.closure("a.org").closed_until is not None
 
 
 @pytest.mark.requirement("HTTP-4")
 def test_a_closed_host_opens_at_its_latest_time(catalog: Catalog) -> None:
     now = catalog.now()
-    assert catalog.closed_until("a.org") is None
+    assert catalog.closure("a.org").closed_until is None
     catalog.close_host("a.org", now + 600, "retry-after")
     catalog.close_host("a.org", now + 60, "breaker")
     catalog.close_host("b.org", now - 1, "over")
-    assert catalog.closed_until("a.org") == now + 600
-    assert catalog.closed_until("b.org") is None
+    assert catalog.closure("a.org").closed_until == now + 600
+    assert catalog.closure("b.org").closed_until is None
     assert catalog.closed_hosts() == [ClosedHost("a.org", now + 600, "retry-after")]
 
 

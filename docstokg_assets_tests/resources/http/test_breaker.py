@@ -224,7 +224,8 @@ def test_a_healthy_host_costs_no_writes(catalog: Catalog, fake_clock: Any, monke
     hosts = book(catalog, fake_clock)
     monkeypatch.setattr(catalog, "change_breaker", lambda *args: pytest.fail("written"))
     reads: list[str] = []
-    monkeypatch.setattr(catalog, "breaker", reads.append)
+    read = catalog.closure
+    monkeypatch.setattr(catalog, "closure", lambda host: reads.append(host) or read(host))
     for _ in range(1000):
         assert hosts.admits("a.org") and hosts.report("a.org", False) == () and hosts.report("a.org", None) == ()
     assert reads == ["a.org"]

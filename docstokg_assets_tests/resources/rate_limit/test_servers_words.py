@@ -119,5 +119,5 @@ def test_a_budget_that_is_used_up_closes_the_host_until_it_is_filled_again(servi
     with pytest.raises(HostClosed):
         ask(services, "one more")
     assert len(web.arrivals) == 1
-    until = services.catalog.closed_until(HOST)
+    until = services.catalog.closure(HOST).closed_until
     assert until is not None and until - time.time() == pytest.approx(3600, abs=10)
