@@ -1,0 +1,215 @@
+"""`kill -9` at fifty random moments, and once at each step of a write: the same command finishes the job, and an auditor who has
+nothing but sqlite3 and hashlib finds everything in its place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+
+from docstokg_assets.sandbox import Sandbox
+from docstokg_assets_tests.crashes.zygote import STEPS
+
+ROOT = Path(__file__).parents[2]
+WORKERS = 8
+KILLS = 50
+FAST = "2000/second burst 500"
+NAMED = ("arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org", "web.archive.org")
+QUERY = ("--query", "publication_year:2023-2024")
+
+
+class Zygote:
+    """Starts the program as often as wanted, each time in a fresh process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.says = folder / "says.log"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "docstokg_assets_tests.crashes.zygote"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, arguments: list[str], **death: Any) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"arguments": arguments, "says": str(self.says), **death}) + "\n")
+        self._process.stdin.flush()
+        return int(self._line())
+
+    def status(self) -> int:
+        """The exit status of the last process, once it has ended; negative is the signal."""
+        return int(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self.says.read_text()
+        return line
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+class Place:
+    """A data root over the sandbox, and what an auditor sees of it."""
+
+    def __init__(self, folder: Path, box: Sandbox) -> None:
+        self.out, self.box, self.config = folder / "out", box, folder / "content.yaml"
+        self.config.write_text(
+            yaml.safe_dump(
+                {
+                    "workers": WORKERS,
+                    "http": {
+                        "proxy": box.proxy_url,
+                        "ca_bundle": str(box.ca_bundle),
+                        "contact_email": "crawler@library-of-tests.edu",
+                        "retry": {"max_attempts": 2, "base_delay_ms": 10, "jitter_ms": 0},
+                        "breaker": {"enabled": False},
+                    },
+                    "robots": {"enabled": False},
+                    "rate_limit": {
+                        "policies": dict.fromkeys(("*", *NAMED), FAST),
+                        "concurrency": {"*": None, "arxiv.org": None, "api.crossref.org": None},
+                    },
+                }
+            )
+        )
+
+    def pull(self) -> list[str]:
+        return ["pull", "--config", str(self.config), "--out", str(self.out), *QUERY]
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.out / "catalog.sqlite3", timeout=30)) as catalog:
+            return catalog.execute(sql).fetchall()
+
+    def finished(self) -> int:
+        try:
+            return int(self.rows("SELECT count(*) FROM queue WHERE state = 'done'")[0][0])
+        except sqlite3.OperationalError:
+            return 0
+
+    # -- what must be true in the end ---------------------------------------------------------------------------------
+
+    def audit(self) -> None:
+        works = sorted(work.id for work in self.box.universe.works())
+        assert [row[0] for row in self.rows("SELECT work_id FROM catalog_entries ORDER BY work_id")] == works
+        assert self.rows("SELECT DISTINCT state FROM queue") == [("done",)]
+        assert self.rows("PRAGMA integrity_check") == [("ok",)]
+        twice = "SELECT run_id, worker_id, seq FROM attempts GROUP BY ALL HAVING count(*) > 1"
+        assert self.rows(twice.replace("GROUP BY ALL", "GROUP BY run_id, worker_id, seq")) == []
+        self._files_are_whole_and_known()
+
+    def _files_are_whole_and_known(self) -> None:
+        named: dict[str, str | None] = {}
+        for path, sha256, html in self.rows("SELECT path, sha256, html_paths FROM catalog_entries"):
+            named |= dict.fromkeys(json.loads(html or "[]"))
+            if path is not None:
+                named[path] = sha256
+        for path, sha256 in self.rows("SELECT path, sha256 FROM artifacts"):
+            assert named.get(path) in (None, sha256), path
+            named[path] = sha256
+        for path, expected in named.items():
+            content = (self.out / path).read_bytes()
+            assert content and expected in (None, hashlib.sha256(content).hexdigest()), path
+        files = [file for kind in ("PDF", "HTML", "XML") for file in (self.out / kind).glob("*")]
+        under_final_names = {f.relative_to(self.out).as_posix() for f in files if not f.name.startswith(".part-")}
+        assert under_final_names == set(named)
+
+    def fetched_again(self) -> int:
+        """How many deliveries of files there were beyond the first of each work."""
+        found = self.rows("SELECT url, meta FROM catalog_entries WHERE classification = 'success'")
+        delivered = Counter(
+            unquote(f"{seen['host']}{seen['path']}")
+            for seen in self.box.arrivals()
+            if seen["method"] == "GET" and seen["status"] == 200
+        )
+        return sum(max(0, delivered[_address(json.loads(meta).get("final_url", url))] - 1) for url, meta in found)
+
+
+def _address(url: str) -> str:
+    parts = urlsplit(url)
+    return unquote(f"{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else ""))
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    mix = {"bad_status": 0, "robots": 0}
+    folder = tmp_path_factory.mktemp("sandbox")
+    with Sandbox.start(folder, works_per_year=200, years=(2023, 2024), mix=mix, enforce_limits=False) as running:
+        yield running
+
+
+@pytest.fixture
+def place(sandbox: Sandbox, tmp_path: Path) -> Place:
+    sandbox.reset()
+    return Place(tmp_path, sandbox)
+
+
+@pytest.fixture
+def zygote(tmp_path: Path) -> Iterator[Zygote]:
+    started = Zygote(tmp_path)
+    yield started
+    started.close()
+
+
+@pytest.mark.requirement("CAT-2")
+@pytest.mark.requirement("CAT-3")
+@pytest.mark.requirement("DL-4")
+def test_fault_34_fifty_deaths_at_random_moments_lose_nothing_and_repeat_almost_nothing(
+    place: Place, zygote: Zygote
+) -> None:
+    place.box.add_fault(host="*.example", delay=0.05)
+    moments, kills = random.Random(20_261_117), 0
+    total = len(list(place.box.universe.works()))
+    while kills < KILLS and place.finished() < total - WORKERS:
+        pid = zygote.start(place.pull())
+        # Half of them die by the clock, wherever they are; the others in the thick of it, or no work would ever be finished.
+        if kills % 2:
+            goal = place.finished() + moments.randint(1, WORKERS)
+            end = time.monotonic() + 30
+            while place.finished() < min(goal, total - WORKERS) and time.monotonic() < end:
+                time.sleep(0.005)
+        time.sleep(moments.uniform(0.0, 0.3))
+        os.kill(pid, signal.SIGKILL)
+        assert zygote.status() == -signal.SIGKILL, zygote.says.read_text()
+        kills += 1
+    zygote.start(place.pull())
+    assert zygote.status() == 0, zygote.says.read_text()
+    assert kills == KILLS
+    place.audit()
+    assert place.fetched_again() <= WORKERS * kills
+
+
+@pytest.mark.requirement("DL-4")
+def test_fault_34_a_death_at_any_step_of_a_write_leaves_no_half_file_and_no_loss(place: Place, zygote: Zygote) -> None:
+    for turn, step in enumerate(STEPS, start=3):
+        zygote.start(place.pull(), step=step, turn=turn)
+        assert zygote.status() == -signal.SIGKILL, f"{step}: {zygote.says.read_text()}"
+        known = {path for (path,) in place.rows("SELECT path FROM artifacts")}
+        for file in place.out.glob(
+            "PDF/*.pdf"
+        ):  # under its final name a file is whole, whether it is catalogued yet or not
+            assert b"%%EOF" in file.read_bytes()[-1024:], (step, file.name)
+        assert all((place.out / path).is_file() for path in known)
+    zygote.start(place.pull())
+    assert zygote.status() == 0, zygote.says.read_text()
+    place.audit()
+    assert place.fetched_again() <= WORKERS * len(STEPS)
