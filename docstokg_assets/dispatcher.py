@@ -218,7 +218,7 @@ class Dispatcher:
         counted = [(key, count) for key, count in works.most_common() if count]
         waiting = [Waiting(group, count, round(max(0.0, left[group, why]), 1), why) for (group, why), count in counted]
         if self._held_elsewhere and not self._open:
-            waiting.append(Waiting("another process", self._held_elsewhere, 0.0, "holds them"))
+            waiting.append(Waiting("another process", self._held_elsewhere, None, "holds them"))
         return tuple(waiting)
 
     def replace_rules(self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy]) -> None:

@@ -23,13 +23,13 @@ class Waiting:
 
     group: str
     works: int
-    seconds: float  # 0 when it is not known
+    seconds: float | None  # None when it is not known
     why: str
 
     def __str__(self) -> str:
         """`arxiv (limit, 4 works, 2 s)`"""
         told = [_SHORT_WHY.get(self.why, self.why), f"{self.works:,} work{'' if self.works == 1 else 's'}"]
-        if self.seconds:
+        if self.seconds is not None:
             told.append(f"{self.seconds:.0f} s")
         return f"{self.group} ({', '.join(told)})"
 
@@ -48,5 +48,5 @@ class Progress:
 
 def waiting_text(waiting: Sequence[Waiting], most: int = 2) -> str:
     """The longest waits first. Short ones are the ordinary course of things, and not told."""
-    slow = [w for w in sorted(waiting, key=lambda w: -w.seconds) if w.seconds >= 1 or w.seconds == 0]
-    return ", ".join(map(str, slow[:most]))
+    known = sorted((w for w in waiting if w.seconds is not None and w.seconds >= 1), key=lambda w: -(w.seconds or 0))
+    return ", ".join(map(str, [*known, *(w for w in waiting if w.seconds is None)][:most]))

@@ -134,7 +134,9 @@ def test_a_broken_host_holds_up_nobody_and_is_shown(web: tuple[str, Counter[str]
     with open_services(config_of(workers=8, rate_limit__policies=FAST, http__breaker__open_s=3)) as services:
         result = run_over(services, broken + others, on_progress=seen.append)
         entries = {entry.work_id: entry for entry in services.catalog.entries()}
-    saved_while_closed = [p.saved for p in seen if any(w.why == "breaker-open" and w.seconds > 0.5 for w in p.waiting)]
+    saved_while_closed = [
+        p.saved for p in seen if any(w.why == "breaker-open" and (w.seconds or 0) > 0.5 for w in p.waiting)
+    ]
     assert max(saved_while_closed) == 50
     assert {w.group for p in seen for w in p.waiting if w.why == "breaker-open"} == {"ill.example"}
     assert result.finished == 200 and result.to_retry == 150
@@ -171,7 +173,7 @@ def test_a_host_that_asked_for_a_pause_holds_up_nobody_and_is_shown(
     config = config_of(workers=8, rate_limit__policies=FAST, rate_limit__concurrency={"busy.example": 1})
     with open_services(config) as services:
         result = run_over(services, busy + others, on_progress=seen.append)
-    waited = [(p.saved, w) for p in seen for w in p.waiting if w.why == "retry-after" and w.seconds > 0.5]
+    waited = [(p.saved, w) for p in seen for w in p.waiting if w.why == "retry-after" and (w.seconds or 0) > 0.5]
     assert {w.group for _, w in waited} == {"busy.example"} and max(saved for saved, _ in waited) == 50
     assert result.saved >= 199  # the one that was told to wait had one try
     assert any("busy.example (asked for a pause, " in waiting_text(p.waiting) for p in seen)

@@ -11,6 +11,7 @@ from docstokg_assets.partitions import years
 from docstokg_assets.telemetry.files import whole_file
 from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.metrics import Scope, metric_rows
+from docstokg_assets.telemetry.plot import as_markdown
 from docstokg_assets.telemetry.report import build_report, headline, tables, to_markdown
 from resources.dagster_resources import CatalogResource
 
@@ -46,6 +47,7 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
     return dg.MaterializeResult(
         metadata={
             "in a sentence": headline(report),
+            "in a picture": dg.MetadataValue.md(as_markdown(report.slis)),
             "report": dg.MetadataValue.md(text),
             **shown_tables,
             **numbers,

@@ -1,0 +1,164 @@
+"""`dagster dev` as an operator starts it, over a small scholarly web, and a real browser in front of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from docstokg_assets.sandbox import Sandbox
+from docstokg_assets_tests.servers import free_port
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--no-sandbox",  # which cannot be had by root, as in most containers
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def chromium() -> str:
+    """The browser of the machine; Debian's is installed when there is none and we may."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "chromium"]):
+            subprocess.run(["apt-get", *command], capture_output=True, timeout=150, check=False)
+        found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine, and it could not be installed; try: apt-get install chromium")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = chromium()
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield running
+        running.close()
+
+
+@dataclass
+class Dagster:
+    """A running Dagster with its sandbox."""
+
+    url: str
+    home: Path
+    data_root: Path
+    box: Sandbox
+
+    def ask(self, query: str, **variables: Any) -> Any:
+        """What the server knows, by the same API that its pages use."""
+        import json
+
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The newest first, each with status and partition."""
+        found = self.ask("{ runsOrError { ... on Runs { results { runId status tags { key value } } } } }")
+        return [
+            {"id": run["runId"], "status": run["status"], **{tag["key"]: tag["value"] for tag in run["tags"]}}
+            for run in found["runsOrError"]["results"]
+        ]
+
+    def wait_for(self, condition: Any, what: str, seconds: float = 90) -> Any:
+        end = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < end, f"{what} did not happen; runs: {self.runs()}"
+            time.sleep(0.1)
+        return found
+
+
+@pytest.fixture(scope="module")
+def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
+    folder = tmp_path_factory.mktemp("dagster")
+    home = folder / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster.yaml", home)
+    with Sandbox.start(folder / "box", works_per_year=60, years=(2023, 2025), enforce_limits=False) as box:
+        config = folder / "content.yaml"
+        config.write_text(yaml.safe_dump(_config(folder / "data", box)))
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DOCSTOKG_"))},
+            "DTKG_CONFIG": str(config),
+            "DAGSTER_HOME": str(home),
+            "DAGSTER_DISABLE_TELEMETRY": "1",
+            "PYTHONWARNINGS": "ignore",
+        }
+        program = str(Path(sys.executable).with_name("dagster"))
+        subprocess.run([program, "instance", "migrate"], env=environment, cwd=home, check=True, capture_output=True)
+        port = free_port()
+        log = (folder / "dev.log").open("wb")
+        command = [program, "dev", "-m", "docstokg_assets.definitions", "-h", "127.0.0.1", "-p", str(port)]
+        server = subprocess.Popen(
+            command, env=environment, cwd=home, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            running = Dagster(f"http://127.0.0.1:{port}", home, folder / "data", box)
+            _until_it_answers(running.url, server, folder / "dev.log")
+            yield running
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
+            log.close()
+
+
+def _config(data_root: Path, box: Sandbox) -> dict[str, Any]:
+    return {
+        "data_root": str(data_root),
+        "workers": 4,
+        "http": {
+            "proxy": box.proxy_url,
+            "ca_bundle": str(box.ca_bundle),
+            "contact_email": "crawler@library-of-tests.edu",
+            "retry": {"max_attempts": 2, "base_delay_ms": 10, "jitter_ms": 0},
+            "breaker": {"open_s": 0.2, "max_open_s": 1.0},
+        },
+        "robots": {"enabled": False},
+        "rate_limit": {"policies": {"*": "200/second burst 50"}},
+        "resolvers": {"order": ["openalex", "unpaywall", "doi", "landing"]},
+        "openalex": {"filter": "type:article|preprint", "first_year": 2023},
+    }
+
+
+def _until_it_answers(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + 90
+    while True:
+        try:
+            urllib.request.urlopen(f"{url}/server_info", timeout=5).close()
+            return
+        except OSError:
+            assert server.poll() is None and time.monotonic() < end, log.read_text()[-3000:]
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    opened = browser.new_page(viewport={"width": 1600, "height": 900})
+    opened.set_default_timeout(45_000)
+    expect.set_options(timeout=45_000)
+    yield opened
+    opened.close()
