@@ -218,8 +218,16 @@ def store_file(
         last_modified=response.headers.get("last-modified"),
         license=candidate.license,
         version=candidate.version,
-        meta={"final_url": response.url} if response.url != candidate.url else {},
+        meta=_provenance(candidate, response),
     )
+
+
+def _provenance(candidate: Candidate, response: Response) -> dict[str, str]:
+    """Where a file really came from, as the catalog keeps it with the artifact."""
+    found = {"final_url": response.url} if response.url != candidate.url else {}
+    if candidate.captured_from is not None:
+        found |= {"derivation": "archive-capture", "derived_from": candidate.captured_from}
+    return found
 
 
 def not_modified(candidate: Candidate, response: Response) -> DownloadOutcome:

@@ -43,7 +43,6 @@ from resources.http.attempts import AttemptLog
 from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
-from resources.mounts import refuse_network_filesystem
 from resources.rate_limit.limiter import Limiter
 from resources.settings import SettingsError
 
@@ -94,10 +93,9 @@ def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> 
     `limits` is the limiter's file where that is not the data root's own.
     """
     require_contact(config)
-    refuse_network_filesystem(config.catalog_path)
     owner = new_owner()
     with ExitStack() as stack:
-        catalog = stack.enter_context(Catalog.open(config.catalog_path))
+        catalog = stack.enter_context(Catalog.open(config.catalog_location))
         store = FileSystemStore(config.artifact_root)
         counted_in = limits or config.data_root / "limits.sqlite3"
         limiter = Limiter.open(config.rate_limit, counted_in, leases=catalog, owner=owner)

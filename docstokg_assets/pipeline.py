@@ -410,8 +410,9 @@ class ResolverPipeline:
         return True
 
     def _succeeded(self, outcome: DownloadOutcome, pursuit: Pursuit) -> DownloadOutcome:
-        html = (pursuit.html.path,) if pursuit.html is not None and pursuit.html.path is not None else ()
-        return replace(outcome, fallback_chain=tuple(pursuit.chain), html_paths=html)
+        beside = (pursuit.html,) if pursuit.html is not None and pursuit.html.path is not None else ()
+        html = tuple(page.path for page in beside if page.path is not None)
+        return replace(outcome, fallback_chain=tuple(pursuit.chain), html_paths=html, beside=beside)
 
 
 def _told(error: HttpError) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Candidate:
     version: str | None = None
     license: str | None = None
     hop: int = 0  # landing pages that lie between the plan and this URL
+    captured_from: str | None = None  # the address that an archive saw what it has here at
 
     @property
     def key(self) -> str:

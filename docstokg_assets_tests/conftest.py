@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from pydantic import SecretStr
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.sandbox import Sandbox
+from docstokg_assets_tests.servers import Postgres
 
 FAST = "2000/second burst 500"
 NAMED = ("arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org", "web.archive.org")
@@ -40,3 +43,20 @@ def config_for(tmp_path: Path) -> ConfigFor:
         return load_config(None, {}, values).value
 
     return build
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real server, one a test process, started when first wanted."""
+    server = Postgres()
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def postgres_catalog(postgres: Postgres) -> SecretStr:
+    """The URL of a database in which there is no catalog yet."""
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS docstokg CASCADE")
+    return SecretStr(postgres.url)

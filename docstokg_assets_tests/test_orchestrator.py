@@ -72,7 +72,7 @@ def pull(config: ContentDownloadConfig, works_filter: str, **drain: object) -> t
 
 
 def rows(config: ContentDownloadConfig, sql: str) -> list[tuple[object, ...]]:
-    with sqlite3.connect(config.catalog_path) as connection:
+    with sqlite3.connect(config.data_root / "catalog.sqlite3") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -194,7 +194,7 @@ def _mostly(base: dict[str, float], **weights: float) -> dict[str, float]:
 
 
 def _make_due(config: ContentDownloadConfig) -> None:
-    with sqlite3.connect(config.catalog_path) as connection:
+    with sqlite3.connect(config.data_root / "catalog.sqlite3") as connection:
         connection.execute("UPDATE queue SET not_before = 0 WHERE state = 'queued'")
         connection.execute("DELETE FROM group_leases")
     (config.data_root / "limits.sqlite3").unlink()
@@ -289,7 +289,7 @@ def test_programs_run_the_whole_job_with_one_call(box: Sandbox, config_for: Conf
     config = config_for(box, openalex__filter="publication_year:2024", openalex__max_works=8)
     assert ContentOrchestrator(config).run_sync().finished == 8
     assert asyncio.run(ContentOrchestrator(config).run()).finished == 0
-    with CatalogConnector.open(config.catalog_path) as catalog:
+    with CatalogConnector.open(config.catalog_location) as catalog:
         assert sum(count.count for count in catalog.outcome_counts()) == 8
 
 

@@ -22,7 +22,6 @@ from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.hosts import HostStore
 from resources.http.settings import HttpSettings, RobotsSettings
-from resources.mounts import refuse_network_filesystem
 from resources.rate_limit.limiter import GroupLeases, Limiter
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import config_file, load_section
@@ -46,9 +45,7 @@ class CatalogResource(ConfiguredResource):
 
     @contextmanager
     def open(self, data_root: Path) -> Iterator[Catalog]:
-        path = self.section(StorageSettings, "storage").path or data_root / "catalog.sqlite3"
-        refuse_network_filesystem(path)
-        with Catalog.open(path) as catalog:
+        with Catalog.open(self.section(StorageSettings, "storage").location(data_root)) as catalog:
             yield catalog
 
 

@@ -201,5 +201,6 @@ class DownloadOutcome:
     license: str | None = None
     version: str | None = None
     html_paths: tuple[str, ...] = ()
+    beside: tuple[DownloadOutcome, ...] = ()  # files that were kept besides this one
     fallback_chain: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)

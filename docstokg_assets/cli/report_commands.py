@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from docstokg_assets.config import ContentDownloadConfig
     from docstokg_assets.telemetry.metrics import Scope
     from docstokg_assets.telemetry.views import Answer
-    from resources.catalog import Catalog
+    from resources.catalog import Catalog, Location
 
 SHOWN_ROWS = 100
 
@@ -60,7 +60,7 @@ def report(
     run_id, out = _place(run, out)
     settings, scope = _settings(config, out), Scope(year, run_id)
     data_root = settings.data_root
-    with _catalog(settings.catalog_path) as catalog:
+    with _catalog(settings.catalog_location) as catalog:
         _check_known(catalog, scope, data_root)
         if export_manifest(catalog, LakeWriter(data_root)).parts:
             write_telemetry_duckdb(data_root)
@@ -86,11 +86,11 @@ def query(
 
     data_root = _settings(config, out).data_root
     if not (data_root / "lake").is_dir():
-        _fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
+        fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
     try:
         answer = query_lake(data_root, sql, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
     except QueryError as error:
-        _fail(f"the query was not answered: {error}")
+        fail(f"the query was not answered: {error}")
     {QueryFormat.TABLE: _print_table, QueryFormat.JSON: _print_json, QueryFormat.CSV: _print_csv}[format](answer)
 
 
@@ -107,23 +107,28 @@ def _settings(config: Path | None, out: Path | None) -> ContentDownloadConfig:
 
 
 @contextmanager
-def _catalog(path: Path) -> Iterator[Catalog]:
+def _catalog(location: Location) -> Iterator[Catalog]:
     from resources.catalog import Catalog, CatalogError
 
-    if not path.is_file():
-        _fail(f"there is no catalog at {path}. Give the data root with --out; `content pull` makes one.")
+    check_there(location)
     try:
-        with Catalog.open(path) as catalog:
+        with Catalog.open(location) as catalog:
             yield catalog
     except CatalogError as error:
-        _fail(str(error))
+        fail(str(error))
+
+
+def check_there(location: Location) -> None:
+    """A catalog in a file is not made by asking for it. A server says by itself when it knows none."""
+    if isinstance(location, Path) and not location.is_file():
+        fail(f"there is no catalog at {location}. Give the data root with --out; `content pull` makes one.")
 
 
 def _check_known(catalog: Catalog, scope: Scope, data_root: Path) -> None:
     if scope.run_id is None or catalog.run(scope.run_id) is not None:
         return
     known = ", ".join(run.run_id for run in catalog.runs()[:5]) or "none yet"
-    _fail(f"{data_root} knows no run {scope.run_id}. The latest runs are: {known}.")
+    fail(f"{data_root} knows no run {scope.run_id}. The latest runs are: {known}.")
 
 
 def _print_table(answer: Answer) -> None:
@@ -173,7 +178,7 @@ def _print_csv(answer: Answer) -> None:
     writer.writerows([csv_cell(cell) for cell in row] for row in answer.rows)
 
 
-def _fail(message: str) -> NoReturn:
+def fail(message: str) -> NoReturn:
     typer.echo(f"content: {message}", err=True)
     raise typer.Exit(2)
 

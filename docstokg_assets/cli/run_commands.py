@@ -238,7 +238,7 @@ def _data_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple[C
         return
     shared = config.data_root / "limits.sqlite3"
     with tempfile.TemporaryDirectory(prefix="content-dry-run-") as folder:
-        places = {"data_root": Path(folder), "storage": config.storage.model_copy(update={"path": None})}
+        places = {"data_root": Path(folder), "storage": type(config.storage)()}
         places["artifacts"] = config.artifacts.model_copy(update={"root": None})
         yield config.model_copy(update=places), shared if any(config.data_root.glob("limits.*")) else None
 

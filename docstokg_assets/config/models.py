@@ -158,8 +158,8 @@ class ContentDownloadConfig(Section):
         return load_config(Path(path), os.environ if env is None else env, overrides).value
 
     @property
-    def catalog_path(self) -> Path:
-        return self.storage.path or self.data_root / "catalog.sqlite3"
+    def catalog_location(self) -> Path | SecretStr:
+        return self.storage.location(self.data_root)
 
     @property
     def artifact_root(self) -> Path:

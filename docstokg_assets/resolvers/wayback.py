@@ -97,7 +97,7 @@ class WaybackResolver(Resolver):
         for target, row in typed:
             # `id_` asks for the bytes as they were captured, without the archive's banner and rewritten links
             if url := normalize_url(f"https://web.archive.org/web/{row['timestamp']}id_/{row['original']}"):
-                yield Candidate(url, self.name, self.tier, target, self.rank)
+                yield Candidate(url, self.name, self.tier, target, self.rank, captured_from=row["original"])
 
 
 def _index_url(dead: str) -> str:

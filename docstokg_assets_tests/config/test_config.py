@@ -48,7 +48,7 @@ def test_a_program_loads_its_configuration_from_a_file(tmp_path: Path) -> None:
     file.write_text("workers: 3\ndata_root: /srv/papers\n")
     config = ContentDownloadConfig.from_yaml(str(file), env={}, overrides={"download.max_bytes": 5})
     assert (config.workers, config.download.max_bytes) == (3, 5)
-    assert config.catalog_path == Path("/srv/papers/catalog.sqlite3")
+    assert config.catalog_location == Path("/srv/papers/catalog.sqlite3")
     assert config.artifact_root == Path("/srv/papers")
 
 
@@ -70,7 +70,7 @@ def test_each_example_file_validates(example: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("storage: {backend: postgres}", "only 'sqlite' is available in this version"),
+        ("storage: {backend: mysql}", "must be 'sqlite' or 'postgres'"),
         ("rate_limit: {backend: mongo}", "must be 'memory', 'multiprocess', 'sqlite', 'redis' or 'postgres'"),
         ("artifacts: {cas_enabled: true}", "unknown key artifacts.cas_enabled; known here: root"),
         ("telemetry: {sinks: [otlp]}", "must be 'jsonl', 'csv' or 'console'"),

@@ -1,7 +1,7 @@
 """The catalog of all that is known and done, with its queue of works. Other rooms need only the names given here."""
 
 from resources.catalog.catalog import Catalog, CatalogConnector
-from resources.catalog.database import CatalogError, CatalogFull
+from resources.catalog.database import CatalogError, CatalogFull, Location
 from resources.catalog.rows import (
     Artifact,
     Batch,
@@ -32,6 +32,7 @@ __all__ = [
     "Enqueued",
     "Entry",
     "Finished",
+    "Location",
     "NewItem",
     "OutcomeCount",
     "Parked",

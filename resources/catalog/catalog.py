@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Select, Table, bindparam, insert, select, update
 from sqlalchemy import func as sql
 
 from resources.catalog.database import (
@@ -20,6 +20,7 @@ from resources.catalog.database import (
     explained,
     insert_missing,
     now_of,
+    patiently,
     sqlite_engine,
     upsert,
 )
@@ -36,8 +37,8 @@ from resources.catalog.rows import (
     SetAside,
     StoredAttempt,
     artifact_from_row,
-    artifact_of,
     artifact_to_row,
+    artifacts_of,
     attempt_from_row,
     attempt_to_row,
     entry_from_row,
@@ -82,6 +83,7 @@ _SETTLE = (
 class Catalog(Queue, Hosts):
     # what happened
 
+    @patiently
     def commit(self, batch: Batch) -> list[str]:
         """Make a batch durable, all or nothing. Returns the works whose lease was lost: nothing is recorded of them.
 
@@ -97,8 +99,7 @@ class Catalog(Queue, Hosts):
             finished = [item for item in batch.finished if (item.work_id, item.owner) in held]
             parked = [item for item in batch.parked if (item.work_id, item.owner) in held]
             lost = {item.work_id for item in claims if (item.work_id, item.owner) not in held}
-            files = [artifact for item in finished if (artifact := artifact_of(item)) is not None]
-            files += [artifact for artifact in batch.artifacts if artifact.work_id not in lost]
+            files = [artifact for item in finished for artifact in artifacts_of(item)]
             _execute(connection, _ADD_ATTEMPTS, [attempt_to_row(record) for record in batch.attempts])
             _execute(connection, _ADD_ARTIFACTS, [artifact_to_row(artifact, now) for artifact in files])
             _execute(
@@ -113,14 +114,18 @@ class Catalog(Queue, Hosts):
     def add_set_aside(self, rows: Iterable[SetAside]) -> None:
         """Remember items that could not be read."""
         for portion in portions(rows):
-            with self._write() as connection:
-                now = now_of(connection)
-                values = [
-                    {"run_id": r.run_id, "source": r.source, "item": r.item, "reason": r.reason, "ts": now}
-                    for r in portion
-                ]
-                connection.execute(insert(set_aside), values)
+            self._add_set_aside(portion)
 
+    @patiently
+    def _add_set_aside(self, rows: list[SetAside]) -> None:
+        with self._write() as connection:
+            now = now_of(connection)
+            values = [
+                {"run_id": r.run_id, "source": r.source, "item": r.item, "reason": r.reason, "ts": now} for r in rows
+            ]
+            connection.execute(insert(set_aside), values)
+
+    @patiently
     def set_aside(self, run_id: str | None = None) -> list[SetAside]:
         columns = (set_aside.c.run_id, set_aside.c.source, set_aside.c.item, set_aside.c.reason)
         statement = select(*columns).order_by(set_aside.c.id)
@@ -131,6 +136,7 @@ class Catalog(Queue, Hosts):
 
     # outcomes
 
+    @patiently
     def entry(self, work_id: str) -> Entry | None:
         with self._read() as connection:
             row = (
@@ -157,17 +163,26 @@ class Catalog(Queue, Hosts):
                 statement = statement.where(catalog_entries.c[column] == str(value))
         last = ""
         while True:
-            with self._read() as connection:
-                rows = connection.execute(statement.where(catalog_entries.c.work_id > last)).mappings().all()
-            yield from map(entry_from_row, rows)
-            if len(rows) < _PAGE:
+            page = self._entries(statement.where(catalog_entries.c.work_id > last))
+            yield from page
+            if len(page) < _PAGE:
                 return
-            last = rows[-1]["work_id"]
+            last = page[-1].work_id
 
+    @patiently
+    def _entries(self, statement: Select[Any]) -> list[Entry]:
+        with self._read() as connection:
+            return [entry_from_row(row) for row in connection.execute(statement).mappings()]
+
+    @patiently
     def outcome_counts(self, year: int | None = None, run_id: str | None = None) -> list[OutcomeCount]:
         """How works ended, the most frequent first. `run_id`: those settled by that run."""
         kinds = (catalog_entries.c.classification, catalog_entries.c.reason, catalog_entries.c.kind)
-        statement = select(*kinds, sql.count()).group_by(*kinds).order_by(sql.count().desc(), *kinds)
+        statement = (
+            select(*kinds, sql.count())
+            .group_by(*kinds)
+            .order_by(sql.count().desc(), *(kind.nulls_first() for kind in kinds))
+        )
         if year is not None:
             statement = statement.where(year_is(catalog_entries.c.year, year))
         if run_id is not None:
@@ -178,14 +193,23 @@ class Catalog(Queue, Hosts):
                 for classification, reason, kind, count in connection.execute(statement)
             ]
 
+    @patiently
     def artifacts_of(self, work_id: str) -> list[Artifact]:
         """The files that were stored for a work, the first one first."""
         statement = select(artifacts).where(artifacts.c.work_id == work_id).order_by(artifacts.c.id)
         with self._read() as connection:
             return [artifact_from_row(row) for row in connection.execute(statement).mappings()]
 
+    @patiently
+    def works_with(self, sha256: str) -> list[Artifact]:
+        """Every place where these bytes are known: the same file may be of several works, or of one from several URLs."""
+        statement = select(artifacts).where(artifacts.c.sha256 == sha256).order_by(artifacts.c.id)
+        with self._read() as connection:
+            return [artifact_from_row(row) for row in connection.execute(statement).mappings()]
+
     # runs
 
+    @patiently
     def start_run(self, run_id: str, kind: str, config_hash: str, scope: Mapping[str, Any]) -> None:
         """Open a run. One that is already known is opened again and keeps the time of its first start."""
         opening = upsert(runs, ["config_hash", "scope", "finished_at", "summary"])
@@ -194,22 +218,26 @@ class Catalog(Queue, Hosts):
             times = {"started_at": now_of(connection), "finished_at": None, "summary": None}
             connection.execute(opening, {**values, **times})
 
+    @patiently
     def finish_run(self, run_id: str, summary: Mapping[str, Any]) -> None:
         with self._write() as connection:
             self._need_run(connection, run_id)
             ended = {"finished_at": now_of(connection), "summary": to_json(summary)}
             connection.execute(update(runs).where(runs.c.run_id == run_id).values(**ended))
 
+    @patiently
     def report_progress(self, run_id: str, progress: Mapping[str, Any]) -> None:
         """Let others see where a run is."""
         with self._write() as connection:
             connection.execute(update(runs).where(runs.c.run_id == run_id).values(progress=to_json(progress)))
 
+    @patiently
     def run(self, run_id: str) -> Run | None:
         with self._read() as connection:
             row = connection.execute(select(runs).where(runs.c.run_id == run_id)).mappings().one_or_none()
         return None if row is None else run_from_row(row)
 
+    @patiently
     def runs(self) -> list[Run]:
         """All runs, the latest first."""
         with self._read() as connection:
@@ -218,6 +246,7 @@ class Catalog(Queue, Hosts):
 
     # exports
 
+    @patiently
     def attempts_after(
         self, position: int, limit: int, *, year: int | None = None, run_id: str | None = None
     ) -> list[StoredAttempt]:
@@ -233,25 +262,27 @@ class Catalog(Queue, Hosts):
     def entries_after(self, revision: int, limit: int) -> list[Entry]:
         """The outcomes that changed after `revision`, each as it is now."""
         changed = catalog_entries.c.revision > revision
-        statement = select(catalog_entries).where(changed).order_by(catalog_entries.c.revision).limit(limit)
-        with self._read() as connection:
-            return [entry_from_row(row) for row in connection.execute(statement).mappings()]
+        return self._entries(select(catalog_entries).where(changed).order_by(catalog_entries.c.revision).limit(limit))
 
+    @patiently
     def artifacts_after(self, position: int, limit: int) -> list[Artifact]:
         statement = select(artifacts).where(artifacts.c.id > position).order_by(artifacts.c.id).limit(limit)
         with self._read() as connection:
             return [artifact_from_row(row) for row in connection.execute(statement).mappings()]
 
+    @patiently
     def export_position(self, name: str) -> int:
         """Up to where the export of that name has come; 0 when it has not begun."""
         with self._read() as connection:
             return connection.scalar(select(exports.c.position).where(exports.c.name == name)) or 0
 
+    @patiently
     def set_export_position(self, name: str, position: int) -> None:
         moving = upsert(exports, ["position", "updated_at"])
         with self._write() as connection:
             connection.execute(moving, {"name": name, "position": position, "updated_at": now_of(connection)})
 
+    @patiently
     def slice_to(self, path: Path, run_id: str) -> None:
         """Write what belongs to one run as a catalog file of its own, which appears only when it is whole."""
         part = path.with_name(f".part-{path.name}-{os.getpid()}")
@@ -285,6 +316,7 @@ def _held(connection: Connection, items: Sequence[Finished | Parked]) -> dict[tu
     statement = select(queue.c.work_id, queue.c.lease_owner, queue.c.plan_hash).where(
         queue.c.state == "leased", queue.c.work_id.in_([item.work_id for item in items])
     )
+    statement = statement.with_for_update()  # an expired lease is not taken over while its work is being settled
     return {(row.work_id, row.lease_owner): row.plan_hash for row in connection.execute(statement)}
 
 
@@ -325,7 +357,8 @@ def _execute(connection: Connection, statement: Any, rows: list[dict[str, Any]])
 
 def _copy_rows(source: Connection, target: Connection, table: Table, run_id: str) -> None:
     marks = ", ".join("?" * len(table.columns))
-    for rows in source.execute(select(table).where(table.c.run_id == run_id)).partitions(_PAGE):
+    of_run = select(table).where(table.c.run_id == run_id)
+    for rows in source.execute(of_run, execution_options={"yield_per": _PAGE}).partitions():
         target.exec_driver_sql(f"INSERT INTO {table.name} VALUES ({marks})", [tuple(row) for row in rows])
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from sqlalchemy import func, literal, select, union_all
 
-from resources.catalog.database import Database, now_of, upsert
+from resources.catalog.database import Database, insert_missing, now_of, patiently, upsert
 from resources.catalog.rows import ClosedHost, HostClosure, RobotsRow
 from resources.catalog.schema import hosts
 
 
 class Hosts(Database):
+    @patiently
     def robots(self, host: str) -> RobotsRow | None:
         """What was last read of the host's robots.txt, however long ago; None when nobody has looked yet."""
         columns = (hosts.c.robots_status, hosts.c.robots_body, hosts.c.robots_fetched_at)
@@ -22,6 +23,7 @@ class Hosts(Database):
             return None
         return RobotsRow(row.robots_status, row.robots_body or "", row.robots_fetched_at)
 
+    @patiently
     def save_robots(self, host: str, status: int | None, body: str) -> None:
         saving = upsert(hosts, ["robots_status", "robots_body", "robots_fetched_at", "updated_at"])
         with self._write() as connection:
@@ -29,6 +31,7 @@ class Hosts(Database):
             read = {"robots_status": status, "robots_body": body, "robots_fetched_at": now}
             connection.execute(saving, {"host": host, **read, "updated_at": now})
 
+    @patiently
     def close_host(self, host: str, until: float, reason: str) -> None:
         """Nobody asks the host before `until` (epoch seconds). A host that is closed for longer stays so."""
         longer = func.coalesce(hosts.c.closed_until, 0.0) < until
@@ -38,6 +41,7 @@ class Hosts(Database):
                 closing, {"host": host, "closed_until": until, "note": reason, "updated_at": now_of(connection)}
             )
 
+    @patiently
     def closure(self, host: str) -> HostClosure:
         """Until when the host is closed, if it is, and the state of its circuit breaker as `change_breaker` left it."""
         with self._read() as connection:
@@ -47,14 +51,18 @@ class Hosts(Database):
             still = row.closed_until is not None and row.closed_until > now_of(connection)
             return HostClosure(row.closed_until if still else None, row.breaker)
 
+    @patiently
     def change_breaker(self, host: str, change: Callable[[str | None], tuple[str, float]]) -> None:
         """`change` makes of the state its successor, and until when the host is left alone; no other change comes between."""
         saving = upsert(hosts, ["breaker", "breaker_until", "updated_at"])
+        locked = select(hosts.c.breaker).where(hosts.c.host == host).with_for_update()
         with self._write() as connection:
-            state, until = change(connection.scalar(select(hosts.c.breaker).where(hosts.c.host == host)))
+            connection.execute(insert_missing(hosts), {"host": host, "updated_at": now_of(connection)})
+            state, until = change(connection.scalar(locked))
             row = {"host": host, "breaker": state, "breaker_until": until, "updated_at": now_of(connection)}
             connection.execute(saving, row)
 
+    @patiently
     def closed_hosts(self) -> list[ClosedHost]:
         """The hosts that are closed now, by themselves or by their breaker, the one that opens first in front."""
         asked = select(hosts.c.host, hosts.c.closed_until.label("until"), hosts.c.note)

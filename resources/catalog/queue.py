@@ -20,14 +20,13 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    insert,
     or_,
     select,
     true,
     update,
 )
 
-from resources.catalog.database import CatalogError, Database, insert_missing, now_of, upsert
+from resources.catalog.database import CatalogError, Database, insert_missing, now_of, patiently, upsert
 from resources.catalog.rows import Enqueued, NewItem, ParkedGroup, QueueCounts, QueueItem, from_json, to_json
 from resources.catalog.schema import (
     LEASED,
@@ -52,6 +51,8 @@ _FREED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 _AGAIN: dict[str, Any] = {**_FREED, "state": "queued", "not_before": 0.0, "wait_reason": None}
 _AFRESH: dict[str, Any] = {"progress": None, "tries": 0}
 
+_ADD = insert_missing(queue)
+_ADD_TO_RUN = insert_missing(run_works)
 _REPLAN = update(queue).where(queue.c.work_id == bindparam("id"))
 
 
@@ -65,28 +66,35 @@ class Queue(Database):
         total = Enqueued()
         for portion in portions(items):
             batch = {item.work_id: item for item in portion}
-            with self._write() as connection:
-                if run_id is not None:
-                    self._need_run(connection, run_id)
-                counted = _enqueue_batch(connection, batch)
-                if run_id is not None:
-                    rows = [{"run_id": run_id, "work_id": work_id} for work_id in batch]
-                    connection.execute(insert_missing(run_works), rows)
+            counted = self._enqueue_batch(batch, run_id)
             total = Enqueued(*(a + b for a, b in zip(total, counted, strict=True)))
         return total
 
+    @patiently
+    def _enqueue_batch(self, batch: dict[str, NewItem], run_id: str | None) -> Enqueued:
+        with self._write() as connection:
+            if run_id is not None:
+                self._need_run(connection, run_id)
+            counted = _enqueue_batch(connection, batch)
+            if run_id is not None:
+                rows = [{"run_id": run_id, "work_id": work_id} for work_id in batch]
+                connection.execute(_ADD_TO_RUN, rows)
+        return counted
+
     def reopen(self, work_ids: Iterable[str]) -> int:
         """Have these works done again from the start, whatever came of them; works that somebody holds are not."""
-        reopened = 0
-        for batch in portions(work_ids):
-            with self._write() as connection:
-                reopened += connection.execute(
-                    update(queue)
-                    .where(queue.c.work_id.in_(batch), queue.c.state != "leased")
-                    .values(**_AGAIN, **_AFRESH, updated_at=now_of(connection))
-                ).rowcount
-        return reopened
+        return sum(self._reopen_batch(batch) for batch in portions(work_ids))
 
+    @patiently
+    def _reopen_batch(self, work_ids: list[str]) -> int:
+        with self._write() as connection:
+            return connection.execute(
+                update(queue)
+                .where(queue.c.work_id.in_(work_ids), queue.c.state != "leased")
+                .values(**_AGAIN, **_AFRESH, updated_at=now_of(connection))
+            ).rowcount
+
+    @patiently
     def claim(
         self,
         owner: str,
@@ -139,6 +147,7 @@ class Queue(Database):
             for row in rows
         ]
 
+    @patiently
     def heartbeat(self, owner: str, lease_s: float) -> int:
         """Hold all works of `owner` for `lease_s` seconds from now; how many they are."""
         with self._write() as connection:
@@ -147,12 +156,14 @@ class Queue(Database):
                 update(queue).where(LEASED, queue.c.lease_owner == owner).values(lease_until=until)
             ).rowcount
 
+    @patiently
     def lease_owners(self) -> set[str]:
         """Who holds works or groups at the moment."""
         with self._read() as connection:
             works = connection.execute(select(queue.c.lease_owner).where(LEASED).distinct()).scalars()
             return {str(owner) for owner in works} | set(connection.execute(select(group_leases.c.owner)).scalars())
 
+    @patiently
     def release_owner(self, owner: str) -> int:
         """Give back all works of `owner`; how many they were."""
         with self._write() as connection:
@@ -162,6 +173,7 @@ class Queue(Database):
                 .values(**_AGAIN, updated_at=now_of(connection))
             ).rowcount
 
+    @patiently
     def queue_counts(self, year: int | None = None, run_id: str | None = None) -> QueueCounts:
         with self._read() as connection:
             now = now_of(connection)
@@ -179,6 +191,7 @@ class Queue(Database):
         total, *others = (int(number) for number in row)
         return QueueCounts(total, total - sum(others), *others)
 
+    @patiently
     def next_due(self, year: int | None = None, run_id: str | None = None) -> float | None:
         """When the next work comes due that is not due now: its wait ends, or the lease on it."""
         with self._read() as connection:
@@ -191,6 +204,7 @@ class Queue(Database):
             )
         return min((t for t in (waits, leases) if t is not None), default=None)
 
+    @patiently
     def parked(self, year: int | None = None, run_id: str | None = None) -> list[ParkedGroup]:
         """Who is being waited for, by how many works, from when to when, and why; the largest crowd first."""
         with self._read() as connection:
@@ -205,10 +219,11 @@ class Queue(Database):
                 )
                 .where(WAITING, queue.c.state == "queued", until > now_of(connection), *_scope(year, run_id))
                 .group_by(queue.c.next_group, queue.c.wait_reason)
-                .order_by(func.count().desc(), queue.c.next_group)
+                .order_by(func.count().desc(), queue.c.next_group.nulls_first(), queue.c.wait_reason)
             ).all()
         return [ParkedGroup(*row) for row in rows]
 
+    @patiently
     def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
         """Whether `owner` may now ask the hosts of `group` alone, for `ttl_s` seconds; asking again renews it."""
         with self._write() as connection:
@@ -222,16 +237,19 @@ class Queue(Database):
             connection.execute(wish.values(wanted_until=now + _WISH_S))
             return False
 
+    @patiently
     def group_is_wanted(self, group: str) -> bool:
         """Whether somebody who asked for the group lately was refused it."""
         with self._read() as connection:
             until = connection.scalar(select(group_leases.c.wanted_until).where(group_leases.c.grp == group))
             return until is not None and until > now_of(connection)
 
+    @patiently
     def free_group(self, group: str, owner: str) -> None:
         with self._write() as connection:
             connection.execute(delete(group_leases).where(group_leases.c.grp == group, group_leases.c.owner == owner))
 
+    @patiently
     def free_groups(self, owner: str) -> int:
         with self._write() as connection:
             return connection.execute(delete(group_leases).where(group_leases.c.owner == owner)).rowcount
@@ -279,35 +297,42 @@ def _wake(connection: Connection, now: float) -> None:
         .where(WAITING, queue.c.not_before <= now)
         .order_by(queue.c.not_before)
         .limit(_WAKE_AT_ONCE)
+        .with_for_update(skip_locked=True)  # what another is waking is not woken after he has claimed it
     )
-    connection.execute(update(queue).where(queue.c.work_id.in_(waited)).values(**_AGAIN, updated_at=now))
+    due = connection.execute(waited).scalars().all()
+    if due:
+        connection.execute(update(queue).where(queue.c.work_id.in_(due)).values(**_AGAIN, updated_at=now))
     connection.execute(update(queue).where(LEASED, queue.c.lease_until < now).values(**_AGAIN, updated_at=now))
 
 
 def _enqueue_batch(connection: Connection, batch: dict[str, NewItem]) -> Enqueued:
     now = now_of(connection)
-    rows = connection.execute(
-        select(queue.c.work_id, queue.c.plan_hash, queue.c.state, catalog_entries.c.reason)
-        .outerjoin(catalog_entries, catalog_entries.c.work_id == queue.c.work_id)
-        .where(queue.c.work_id.in_(batch))
-    ).all()
-    known = {row.work_id for row in rows}
-    new = [item for work_id, item in batch.items() if work_id not in known]
-    changed = [row for row in rows if row.plan_hash != batch[row.work_id].plan_hash]
-    reopened = [row.work_id for row in changed if row.state in ("done", "retry") and row.reason not in _SUCCESSES]
+    plans = select(queue.c.work_id, queue.c.plan_hash).where(queue.c.work_id.in_(batch))
+    known = {row.work_id: row.plan_hash for row in connection.execute(plans)}
+    new = [
+        batch[work_id] for work_id in sorted(batch.keys() - known.keys())
+    ]  # in order: two who add them cannot deadlock
+    changed = [work_id for work_id, plan_hash in known.items() if plan_hash != batch[work_id].plan_hash]
+    added = reopened = 0
     if new:
         fresh = {"state": "queued", "not_before": 0.0, "tries": 0, "updated_at": now}
-        connection.execute(
-            insert(queue),
-            [{"work_id": i.work_id, "year": i.year, "priority": i.priority, **_planned(i), **fresh} for i in new],
-        )
+        rows = [{"work_id": i.work_id, "year": i.year, "priority": i.priority, **_planned(i), **fresh} for i in new]
+        added = connection.execute(_ADD, rows).rowcount  # without those that another has added meanwhile
     if changed:
-        connection.execute(
-            _REPLAN, [{"id": row.work_id, **_planned(batch[row.work_id]), "updated_at": now} for row in changed]
-        )
-    if reopened:
-        connection.execute(update(queue).where(queue.c.work_id.in_(reopened)).values(**_AGAIN, **_AFRESH))
-    return Enqueued(len(new), len(reopened), len(batch) - len(new) - len(reopened))
+        failed = _ended_without_success(connection, changed)
+        connection.execute(_REPLAN, [{"id": name, **_planned(batch[name]), "updated_at": now} for name in changed])
+        again = update(queue).where(queue.c.work_id.in_(failed)).values(**_AGAIN, **_AFRESH)
+        reopened = connection.execute(again).rowcount if failed else 0
+    return Enqueued(added, reopened, len(batch) - added - reopened)
+
+
+def _ended_without_success(connection: Connection, work_ids: list[str]) -> list[str]:
+    """Of these works; their rows are locked first, so that nobody ends one between the question and what follows from it."""
+    ours = select(queue.c.work_id, queue.c.state).where(queue.c.work_id.in_(work_ids)).with_for_update()
+    ended = [row.work_id for row in connection.execute(ours) if row.state in ("done", "retry")]
+    reasons = select(catalog_entries.c.work_id, catalog_entries.c.reason).where(catalog_entries.c.work_id.in_(ended))
+    succeeded = {row.work_id for row in connection.execute(reasons) if row.reason in _SUCCESSES}
+    return [work_id for work_id in ended if work_id not in succeeded]
 
 
 def _planned(item: NewItem) -> dict[str, Any]:

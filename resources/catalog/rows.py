@@ -103,7 +103,11 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One stored file: which bytes, of which work, from which URL. The catalog sets `id` and `stored_at`."""
+    """One stored file: which bytes, of which work, from which URL. The catalog sets `id` and `stored_at`.
+
+    The same bytes under two works are two of these. `derivation` and `derived_from`: it is not what a location of the work
+    delivered, but made from that, e.g. captured by an archive, or taken out of a package.
+    """
 
     work_id: str
     url: str
@@ -119,18 +123,20 @@ class Artifact:
     version: str | None = None
     resolver: str | None = None
     tier: str | None = None
+    final_url: str | None = None
+    derivation: str | None = None
+    derived_from: str | None = None
     stored_at: float = 0.0
     id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What becomes durable together. `artifacts` are files besides the one that each successful outcome names."""
+    """What becomes durable together."""
 
     attempts: Sequence[AttemptRecord] = ()
     finished: Sequence[Finished] = ()
     parked: Sequence[Parked] = ()
-    artifacts: Sequence[Artifact] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +246,7 @@ def attempt_to_row(record: AttemptRecord) -> dict[str, Any]:
     row["status"] = str(record.status)
     row["reason"] = _plain(record.reason)
     row["extra"] = to_json(record.extra)
+    row["cache_hit"] = int(record.cache_hit)
     return row
 
 
@@ -299,10 +306,15 @@ def entry_from_row(row: Mapping[Any, Any]) -> Entry:
     return Entry(**values)
 
 
-def artifact_of(finished: Finished) -> Artifact | None:
-    """The file that a successful outcome names, if it names one."""
+def artifacts_of(finished: Finished) -> list[Artifact]:
+    """The files that a successful outcome names: its own, and those that were kept besides."""
     outcome = finished.outcome
-    if not (outcome.ok and outcome.path and outcome.sha256 and outcome.url):
+    named = (_artifact(finished, file) for file in (outcome, *outcome.beside)) if outcome.ok else ()
+    return [artifact for artifact in named if artifact is not None]
+
+
+def _artifact(finished: Finished, outcome: DownloadOutcome) -> Artifact | None:
+    if not (outcome.path and outcome.sha256 and outcome.url):
         return None
     return Artifact(
         work_id=finished.work_id,
@@ -319,6 +331,9 @@ def artifact_of(finished: Finished) -> Artifact | None:
         version=outcome.version,
         resolver=outcome.resolver,
         tier=outcome.tier,
+        final_url=outcome.meta.get("final_url"),
+        derivation=outcome.meta.get("derivation"),
+        derived_from=outcome.meta.get("derived_from"),
     )
 
 
@@ -330,6 +345,7 @@ def artifact_to_row(artifact: Artifact, stored_at: float) -> dict[str, Any]:
     row["url"] = canonical_url(redact_url(artifact.url))
     row["kind"] = _plain(artifact.kind)
     row["stored_at"] = stored_at
+    row |= {name: redact_url(row[name]) for name in ("final_url", "derived_from") if row[name]}
     return row
 
 

@@ -1,5 +1,7 @@
 """The tables and indexes of the catalog, schema v4. Says what is stored and how it is found; statements are others'.
 
+A change here needs a revision in `migrations`, which brings older catalogs to the same state; a test compares the two.
+
 Times are epoch seconds by the clock of the database; JSON is text, so that rows can be copied without being understood.
 """
 
@@ -17,13 +19,17 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Table,
-    Text,
     TextClause,
     UniqueConstraint,
+    func,
     text,
 )
+from sqlalchemy import Text as AnyText
 
 metadata = MetaData()
+Text = AnyText().with_variant(
+    AnyText(collation="C"), "postgresql"
+)  # in the order of SQLite, whatever the server's language
 Big = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by itself only under the exact name INTEGER
 
 # What is not done is in exactly one of these conditions. They are literal SQL because a partial index is only used by a
@@ -144,10 +150,19 @@ artifacts = Table(
     Column("tier", Text),
     Column("run_id", Text, nullable=False),
     Column("stored_at", Float, nullable=False),
-    UniqueConstraint("work_id", "url", "sha256"),
+    Column("final_url", Text),  # where redirects led, when they led elsewhere
+    Column(
+        "derivation", Text
+    ),  # what kind of a derivative of `derived_from` it is, e.g. an archive's capture of that address
+    Column("derived_from", Text),
+    UniqueConstraint("work_id", "url", "sha256").ddl_if(dialect="sqlite"),
     Index("artifacts_run", "run_id"),
+    Index("artifacts_sha256", "sha256"),  # the works that have the same bytes
     sqlite_autoincrement=True,
 )
+# The same for PostgreSQL, whose indexes do not take URLs of any length.
+_once = (artifacts.c.work_id, artifacts.c.sha256, func.md5(artifacts.c.url))
+Index("artifacts_once", *_once, unique=True).ddl_if(dialect="postgresql")
 
 catalog_entries = Table(
     "catalog_entries",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from resources.catalog import (
     CatalogError,
     Enqueued,
     Finished,
+    Location,
     NewItem,
     Parked,
     ParkedGroup,
@@ -26,8 +26,8 @@ EXPIRED = -1.0  # a lease that has ended when it begins
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with Catalog.open(tmp_path / "catalog.sqlite3") as opened:
+def catalog(location: Location) -> Iterator[Catalog]:
+    with Catalog.open(location) as opened:
         yield opened
 
 

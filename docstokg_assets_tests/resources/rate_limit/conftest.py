@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets_tests.servers import Postgres, Valkey
+from docstokg_assets_tests.servers import Valkey
 from resources.rate_limit.limiter import Limiter
 from resources.rate_limit.settings import RateLimitSettings
 
@@ -21,14 +21,6 @@ def valkey() -> Iterator[Valkey]:
     server.start()
     yield server
     server.stop()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    server = Postgres()
-    server.start()
-    yield server
-    server.remove()
 
 
 @pytest.fixture
