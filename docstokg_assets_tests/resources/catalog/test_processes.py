@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import resources
-from resources.catalog import Catalog
+from resources.catalog import Catalog, Location
 
 PROJECT = Path(resources.__file__).parents[1]
 
@@ -19,9 +19,11 @@ COMMON = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from pydantic import SecretStr
 from resources.catalog import Batch, Catalog, Finished, NewItem
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Reason, Status
-path, owner = Path(sys.argv[1]), sys.argv[2]
+place, owner = sys.argv[1:]
+location = SecretStr(place) if "://" in place else Path(place)
 FAILED = DownloadOutcome(False, None, Classification.ERROR, Reason.HTTP_4XX)
 ITEMS = [NewItem(f"W{n:04d}", 2024, 2024, {}, "p") for n in range(300)]
 
@@ -39,19 +41,19 @@ sys.stdin.readline()
 DRAIN = (
     COMMON
     + """
-with Catalog.open(path) as catalog:
+with Catalog.open(location) as catalog:
     print("new", catalog.enqueue(ITEMS).new)
     while works := catalog.claim(owner, 5, 60):
+        catalog.heartbeat(owner, 60)
         lost = catalog.commit(Batch(finished=[finished(work.work_id) for work in works]))
-        assert not lost, lost
-        print(*(work.work_id for work in works))
+        print(*(work.work_id for work in works if work.work_id not in lost))
 """
 )
 
 COMMIT_FOREVER = (
     COMMON
     + """
-catalog, seq = Catalog.open(path), 0
+catalog, seq = Catalog.open(location), 0
 catalog.enqueue(ITEMS)
 while True:
     works = catalog.claim(owner, 2, 2)
@@ -63,9 +65,10 @@ while True:
 )
 
 
-def start(script: str, path: Path, owner: str) -> subprocess.Popen[str]:
+def start(script: str, location: Location, owner: str) -> subprocess.Popen[str]:
+    place = str(location) if isinstance(location, Path) else location.get_secret_value()
     process = subprocess.Popen(
-        [sys.executable, "-c", script, str(path), owner],
+        [sys.executable, "-c", script, place, owner],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -82,9 +85,9 @@ def go(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.requirement("CAT-2")
-def test_processes_that_start_the_same_works_at_once_do_each_work_once(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "catalog.sqlite3"  # nobody has opened it yet
-    processes = [start(DRAIN, path, f"p{n}") for n in range(3)]
+def test_processes_that_start_the_same_works_at_once_do_each_work_once(location: Location) -> None:
+    """Nobody has opened the catalog yet."""
+    processes = [start(DRAIN, location, f"p{n}") for n in range(3)]
     for process in processes:
         go(process)
     lines = [line for process in processes for line in process.communicate(timeout=60)[0].splitlines()]
@@ -92,21 +95,20 @@ def test_processes_that_start_the_same_works_at_once_do_each_work_once(tmp_path:
     assert sum(int(line.split()[1]) for line in lines if line.startswith("new")) == 300
     done = Counter(work_id for line in lines if not line.startswith("new") for work_id in line.split())
     assert set(done.values()) == {1} and len(done) == 300
-    with Catalog.open(path) as catalog:
+    with Catalog.open(location) as catalog:
         assert catalog.queue_counts().done == 300
 
 
 @pytest.mark.requirement("CAT-2")
-def test_a_killed_process_leaves_whole_batches_and_its_works_are_taken_over(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.sqlite3"
-    process = start(COMMIT_FOREVER, path, "victim")
+def test_a_killed_process_leaves_whole_batches_and_its_works_are_taken_over(location: Location) -> None:
+    process = start(COMMIT_FOREVER, location, "victim")
     go(process)
     assert process.stdout is not None
     acknowledged = [int(process.stdout.readline()) for _ in range(15)][-1]
     process.send_signal(signal.SIGKILL)
     acknowledged = max([acknowledged, *map(int, process.stdout.read().split())])
     process.wait()
-    with Catalog.open(path) as catalog:
+    with Catalog.open(location) as catalog:
         attempts = [stored.record.seq for stored in catalog.attempts_after(0, 100_000)]
         assert attempts == list(range(len(attempts)))  # in order, without gaps
         assert len(attempts) % 20 == 0 and len(attempts) >= acknowledged
@@ -115,3 +117,16 @@ def test_a_killed_process_leaves_whole_batches_and_its_works_are_taken_over(tmp_
         catalog.heartbeat("victim", -1.0)
         rest = catalog.claim("heir", 300, 60)
         assert len(rest) == 300 - entries
+
+
+@pytest.mark.requirement("CAT-2")
+def test_leases_that_run_out_under_competition_still_let_each_work_end_once(location: Location) -> None:
+    """Every claim is over at once, so that the processes take works from each other all the time."""
+    processes = [start(DRAIN.replace("owner, 5, 60", "owner, 5, -1"), location, f"p{n}") for n in range(3)]
+    for process in processes:
+        go(process)
+    ended = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], ended
+    with Catalog.open(location) as catalog:
+        assert catalog.queue_counts().done == 300
+        assert len({entry.revision for entry in catalog.entries()}) == 300

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, select
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect, select
 
 HEAD = "0001"  # the newest file in versions/
-_marks = Table(
-    "alembic_version", MetaData(), Column("version_num", String(32), primary_key=True)
-)  # alembic's own table
+_marks = Table(  # as alembic itself makes it
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 class NewerCatalog(Exception):
