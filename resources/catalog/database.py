@@ -278,7 +278,7 @@ def postgres_name(url: URL) -> str:
 def _postgres_engine(url: URL) -> Engine:
     engine = create_engine(
         url,
-        connect_args={"connect_timeout": 10, "application_name": "docstokg-catalog", "tcp_user_timeout": 30_000},
+        connect_args={"connect_timeout": 10, "application_name": "docstokg-catalog", **_NOTICE_DEAD_WIRES},
         pool_use_lifo=True,
     )
     settings = {
@@ -354,6 +354,8 @@ def _enter_wal(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
+# in seconds, the last in milliseconds
+_NOTICE_DEAD_WIRES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 _OPENING = 0x646F6374  # the advisory lock of those who open
 _SACRIFICED = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 _DISK_FULL = "53100"
