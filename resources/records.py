@@ -204,3 +204,12 @@ class DownloadOutcome:
     beside: tuple[DownloadOutcome, ...] = ()  # files that were kept besides this one
     fallback_chain: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a query in SQL gave."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    more: bool  # there were more rows than the limit

@@ -19,8 +19,8 @@ from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, o
 if TYPE_CHECKING:
     from docstokg_assets.config import ContentDownloadConfig
     from docstokg_assets.telemetry.metrics import Scope
-    from docstokg_assets.telemetry.views import Answer
     from resources.catalog import Catalog, Location
+    from resources.records import Answer
 
 SHOWN_ROWS = 100
 
@@ -91,7 +91,7 @@ def query(
         answer = query_lake(data_root, sql, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
     except QueryError as error:
         fail(f"the query was not answered: {error}")
-    {QueryFormat.TABLE: _print_table, QueryFormat.JSON: _print_json, QueryFormat.CSV: _print_csv}[format](answer)
+    print_answer(answer, format, "the first {}; --format csv or json shows all")
 
 
 def _place(run: str | None, out: Path | None) -> tuple[str | None, Path | None]:
@@ -131,7 +131,17 @@ def _check_known(catalog: Catalog, scope: Scope, data_root: Path) -> None:
     fail(f"{data_root} knows no run {scope.run_id}. The latest runs are: {known}.")
 
 
-def _print_table(answer: Answer) -> None:
+def print_answer(answer: Answer, format: QueryFormat, partly: str) -> None:
+    """`partly` is said under a table of which there is more than is shown."""
+    if format is QueryFormat.TABLE:
+        _print_table(answer, partly)
+    elif format is QueryFormat.JSON:
+        _print_json(answer)
+    else:
+        _print_csv(answer)
+
+
+def _print_table(answer: Answer, partly: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -156,7 +166,7 @@ def _print_table(answer: Answer) -> None:
             table.add_row(*map(Text, row))
         console.print(table)
     count = f"{len(answer.rows)} row" + ("" if len(answer.rows) == 1 else "s")
-    note = f"the first {count}; --format csv or json shows all" if answer.more else count
+    note = partly.format(count) if answer.more else count
     console.print(note, style="dim", highlight=False)
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import glob
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from docstokg_assets.telemetry.files import whole_file
 from docstokg_assets.telemetry.lake import SCHEMAS
+from resources.records import Answer
 
 # Which of several rows with one key is shown. `year` among the keys lets a filter on it skip the other folders.
 _LATEST: Mapping[str, str] = {
@@ -38,13 +37,6 @@ FROM outcomes WHERE path IS NOT NULL AND reason IN ('ok', 'not-modified', 'html-
 
 class QueryError(Exception):
     """A query that was refused or failed; the message is for the person who wrote it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    more: bool  # there were more rows than the limit
 
 
 def open_lake(data_root: Path) -> duckdb.DuckDBPyConnection:

@@ -1,5 +1,6 @@
 """The catalog of all that is known and done, with its queue of works. Other rooms need only the names given here."""
 
+from resources.catalog.asking import QueryRefused, ask
 from resources.catalog.catalog import Catalog, CatalogConnector
 from resources.catalog.database import CatalogError, CatalogFull, Location
 from resources.catalog.rows import (
@@ -37,10 +38,12 @@ __all__ = [
     "OutcomeCount",
     "Parked",
     "ParkedGroup",
+    "QueryRefused",
     "QueueCounts",
     "QueueItem",
     "RobotsRow",
     "Run",
     "SetAside",
     "StoredAttempt",
+    "ask",
 ]

@@ -355,7 +355,12 @@ def _enter_wal(connection: sqlite3.Connection, path: Path) -> None:
 
 
 # in seconds, the last in milliseconds
-_NOTICE_DEAD_WIRES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+_NOTICE_DEAD_WIRES = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 _OPENING = 0x646F6374  # the advisory lock of those who open
 _SACRIFICED = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 _DISK_FULL = "53100"

@@ -142,7 +142,9 @@ def test_patience_with_a_server_that_stays_away_has_an_end(
     with Catalog.open(postgres_catalog) as catalog:
         postgres.stop()
         try:
-            with pytest.raises(CatalogError, match=r"postgresql://127\.0\.0\.1:\d+/postgres failed: .*Start the server"):
+            with pytest.raises(
+                CatalogError, match=r"postgresql://127\.0\.0\.1:\d+/postgres failed: .*Start the server"
+            ):
                 catalog.claim("me", 1, 60)
         finally:
             postgres.start()

@@ -1,0 +1,141 @@
+"""`content catalog stats` and `content catalog query`: what the catalog knows, in figures and in SQL. Both only read.
+
+The figures are ready questions to the same reader that answers `query`, and so the same on SQLite and PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, overrides_from
+from docstokg_assets.cli.report_commands import QueryFormat, check_there, fail, print_answer
+
+if TYPE_CHECKING:
+    from resources.catalog import Location
+    from resources.records import Answer
+
+SOMETHING_LEFT = 3
+STATS_TIMEOUT_S = 600.0
+STATS_ROWS = 100_000
+
+app = typer.Typer(no_args_is_help=True, help="Look into the catalog: figures, and SQL that can change nothing.")
+
+
+class Grouping(StrEnum):
+    TIER = "tier"
+    HOST = "host"
+    RESOLVER = "resolver"
+    REASON = "reason"
+    YEAR = "year"
+
+
+class StatsFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+_FULL_TEXT = "sum(CASE WHEN classification = 'success' AND reason <> 'html-only' THEN 1 ELSE 0 END)"
+_MEGABYTES = "round(CAST(coalesce(sum({}), 0) / 1000000.0 AS numeric), 1)"
+_OVERVIEW = f"""
+SELECT 'works known' AS what, count(*) AS number FROM queue
+UNION ALL SELECT 'works finished', count(*) FROM queue WHERE state = 'done'
+UNION ALL SELECT 'works to be tried again', count(*) FROM queue WHERE state = 'retry'
+UNION ALL SELECT 'works in hand', count(*) FROM queue WHERE state = 'leased'
+UNION ALL SELECT 'works waiting', count(*) FROM queue WHERE state = 'queued'
+UNION ALL SELECT 'full texts', coalesce({_FULL_TEXT}, 0) FROM catalog_entries
+UNION ALL SELECT 'HTML only', count(*) FROM catalog_entries WHERE reason = 'html-only'
+UNION ALL SELECT 'files', count(*) FROM artifacts
+UNION ALL SELECT 'different contents', count(DISTINCT sha256) FROM artifacts
+UNION ALL SELECT 'megabytes', {_MEGABYTES.format("bytes")} FROM artifacts
+UNION ALL SELECT 'requests', count(*) FROM attempts WHERE http_status IS NOT NULL
+UNION ALL SELECT 'runs', count(*) FROM runs
+"""
+
+
+def _of_outcomes(column: str, order: str) -> str:
+    return f"""
+SELECT {column}, count(*) AS works, {_FULL_TEXT} AS full_texts, sum(requests) AS requests,
+       {_MEGABYTES.format("bytes")} AS megabytes
+FROM catalog_entries GROUP BY {column} ORDER BY {order}
+"""
+
+
+def _of_attempts(column: str) -> str:
+    answered = "sum(CASE WHEN http_status {} THEN 1 ELSE 0 END)"
+    return f"""
+SELECT {column}, {answered.format("IS NOT NULL")} AS requests, count(DISTINCT work_id) AS works,
+       {answered.format("= 429")} AS status_429, {answered.format(">= 500")} AS status_5xx,
+       {_MEGABYTES.format("bytes_written")} AS megabytes
+FROM attempts WHERE {column} IS NOT NULL GROUP BY {column} ORDER BY requests DESC, {column}
+"""
+
+
+_STATS = {
+    None: _OVERVIEW,
+    Grouping.YEAR: _of_outcomes("year", "year DESC"),
+    Grouping.REASON: _of_outcomes("reason", "works DESC, reason"),
+    Grouping.TIER: _of_attempts("tier"),
+    Grouping.RESOLVER: _of_attempts("resolver"),
+    Grouping.HOST: _of_attempts("host"),
+}
+
+
+@app.command()
+def stats(
+    group_by: Annotated[
+        Grouping | None, typer.Option(help="One line for each; all of the catalog when left out.")
+    ] = None,
+    format: Annotated[StatsFormat, typer.Option(help="How to show it.")] = StatsFormat.TABLE,
+    out: OutOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """How many works, files, requests and bytes. Year and reason count outcomes; tier, resolver and host count requests."""
+    answer = _ask(_configured(config, out), _STATS[group_by], STATS_TIMEOUT_S, STATS_ROWS)
+    print_answer(answer, QueryFormat(format), "the first {}")
+
+
+@app.command()
+def query(
+    sql: Annotated[
+        str, typer.Option(help="One SELECT over the tables of the catalog, e.g. catalog_entries, attempts.")
+    ],
+    format: Annotated[QueryFormat, typer.Option(help="How to show it.")] = QueryFormat.TABLE,
+    db_path: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Ask this SQLite catalog, e.g. a run's manifest.sqlite3.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Give up after this time.")] = 30.0,
+    max_rows: Annotated[int, typer.Option(min=1, max=1_000_000, help="Show no more rows than this.")] = 1000,
+    out: OutOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Ask the catalog in SQL. Nothing can be changed by it, and no other file be reached.
+
+    Exit codes: 0 answered; 2 not answered; 3 answered, but there are more rows than --max-rows.
+    """
+    answer = _ask(db_path or _configured(config, out), sql, timeout, max_rows)
+    print_answer(answer, format, "the first {}; --max-rows shows more")
+    if answer.more:
+        if format is not QueryFormat.TABLE:
+            typer.echo(f"content: only the first {max_rows} rows; --max-rows shows more.", err=True)
+        raise typer.Exit(SOMETHING_LEFT)
+
+
+def _configured(config: Path | None, out: Path | None) -> Location:
+    return load_for_cli(config, os.environ, overrides_from(out=out)).value.catalog_location
+
+
+def _ask(location: Location, sql: str, timeout_s: float, max_rows: int) -> Answer:
+    from resources.catalog import CatalogError, QueryRefused, ask
+
+    check_there(location)
+    try:
+        return ask(location, sql, timeout_s=timeout_s, max_rows=max_rows)
+    except QueryRefused as error:
+        fail(f"the query was not answered: {error}.")
+    except CatalogError as error:
+        fail(str(error))
