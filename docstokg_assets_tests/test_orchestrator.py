@@ -101,6 +101,18 @@ def test_every_reachable_copy_is_found_and_every_other_work_has_its_reason(box: 
     assert not [name for name in stored if name.startswith(".part")]
 
 
+@pytest.mark.requirement("CAT-5")
+def test_a_capture_of_the_archive_is_known_as_one_of_what_it_captured(tmp_path: Path, config_for: ConfigFor) -> None:
+    with Sandbox.start(tmp_path / "box", works_per_year=12, mix={"wayback_only": 1000}, enforce_limits=False) as box:
+        year = box.universe.years[-1]
+        config = config_for(box, robots__enabled=False)
+        pull(config, f"publication_year:{year}")
+        found = rows(config, "SELECT url, derivation, derived_from FROM artifacts WHERE tier = 'wayback'")
+    assert len(found) >= 6
+    for url, derivation, original in found:
+        assert derivation == "archive-capture" and str(url).partition("id_/")[2] == original
+
+
 @pytest.mark.requirement("TEL-4")
 @pytest.mark.requirement("TEL-5")
 @pytest.mark.requirement("CFG-4")

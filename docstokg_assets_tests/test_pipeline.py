@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
@@ -223,6 +224,19 @@ def test_an_html_full_text_is_kept_and_ends_the_search_only_when_nothing_better_
     better = located("https://b.example/1.pdf", landing="https://a.example/full")
     web = Web({"https://a.example/full": article, "https://b.example/": (200, "application/pdf", PDF)})
     assert pursue(pipeline(tmp_path, ("landing", "openalex")), better, web).kind is Kind.PDF
+
+
+@pytest.mark.requirement("CAT-5")
+def test_a_page_that_was_kept_before_a_pdf_was_found_stays_beside_it(tmp_path: Path) -> None:
+    sections = "".join(f"<h2>{name}</h2><p>{'word ' * 900}</p>" for name in ("Introduction", "Methods", "Results"))
+    link = "<head><meta name='citation_pdf_url' content='https://b.example/1.pdf'></head>"
+    article = (200, "text/html", f"<html>{link}<body><article>{sections}</article></body></html>".encode())
+    web = Web({"https://a.example/full": article, "https://b.example/": (200, "application/pdf", PDF)})
+    outcome = pursue(pipeline(tmp_path, ("landing",)), located(landing="https://a.example/full"), web)
+    assert outcome.kind is Kind.PDF
+    (page,) = outcome.beside  # which the catalog records as a file of its own
+    assert (page.kind, page.url, page.path) == (Kind.HTML, "https://a.example/full", outcome.html_paths[0])
+    assert page.sha256 == hashlib.sha256(article[2]).hexdigest()
 
 
 @pytest.mark.requirement("RES-4")

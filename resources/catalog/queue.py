@@ -42,7 +42,7 @@ from resources.records import ENDINGS, Ending
 
 T = TypeVar("T")
 
-_BATCH = 1_000
+_BATCH = 5_000  # of one transaction: so many that its sync hardly counts, so few that nobody waits long behind it
 _WISH_S = 3.0
 _WAKE_AT_ONCE = 1_000  # works that came due are made ready in portions, so that no claim takes long
 _SMALL_RUN = 5_000  # below it a claim looks at the works of the run, above it at the ready works in their order

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -142,6 +143,40 @@ def test_a_file_is_recorded_once_per_work_url_and_hash(catalog: Catalog) -> None
     catalog.commit(Batch(finished=[finished("W1")]))
     assert [a.path for a in catalog.artifacts_of("W1")] == ["PDF/x.pdf", "HTML/x.html", "PDF/y.pdf"]
     assert [a.path for a in catalog.artifacts_after(1, 10)] == ["HTML/x.html", "PDF/y.pdf"]
+
+
+@pytest.mark.requirement("CAT-5")
+def test_the_same_bytes_under_two_works_are_known_of_both(catalog: Catalog) -> None:
+    capture = replace(
+        PDF,
+        url="https://web.archive.org/web/2023id_/https://a.org/x.pdf",
+        tier="wayback",
+        meta={
+            "derivation": "archive-capture",
+            "derived_from": "https://a.org/x.pdf?token=canary",
+            "final_url": "https://web.archive.org/web/2022id_/https://a.org/x.pdf",
+        },
+    )
+    catalog.commit(Batch(finished=[finished("W1"), finished("W2", capture)]))
+    original, copy = catalog.works_with("ab" * 32)
+    assert (original.work_id, original.derivation, original.final_url) == ("W1", None, None)
+    assert (copy.work_id, copy.derivation, copy.tier) == ("W2", "archive-capture", "wayback")
+    assert (copy.derived_from, copy.version) == ("https://a.org/x.pdf?token=***", "publishedVersion")
+    assert copy.final_url == "https://web.archive.org/web/2022id_/https://a.org/x.pdf"
+    assert catalog.works_with("00" * 32) == []
+
+
+@pytest.mark.requirement("CAT-1")
+def test_strange_and_long_values_do_not_stop_a_commit(catalog: Catalog) -> None:
+    """No index takes 4,000 characters that cannot be compressed, and PostgreSQL's text no NUL."""
+    noise = "".join(hashlib.sha256(str(n).encode()).hexdigest() for n in range(63))
+    odd = replace(finished("W1", replace(PDF, url=f"https://a.org/{noise}")), title="a\0title \U0001f4da")
+    assert catalog.commit(Batch(finished=[odd], attempts=[attempt(1, url=f"https://a.org/{noise}")])) == []
+    entry = catalog.entry("W1")
+    assert entry is not None and entry.title is not None and entry.title.endswith("title \U0001f4da")
+    assert catalog.artifacts_of("W1")[0].url == f"https://a.org/{noise}"
+    catalog.add_set_aside([SetAside("run", "ids.txt:3", "a\0b", "not an identifier")])
+    assert len(catalog.set_aside()) == 1
 
 
 @pytest.mark.requirement("CAT-2")
