@@ -1,7 +1,7 @@
-"""A whole run over sandbox works: works/s, CPU per work, peak memory, requests per success. Limits and crawl-delays are out of
+"""A whole run over sandbox works: works/s, CPU per work, peak memory, requests per success, time in commits. Limits and crawl-delays are out of
 the way, so that the machine is measured and not the patience.
 
-    .venv/bin/python benchmarks/two_thousand_works.py [--works 2000] [--workers 16]
+    .venv/bin/python benchmarks/two_thousand_works.py [--works 2000] [--workers 16] [--catalog sqlite|postgres]
 
 The sandbox runs beside it on the same machine and takes its share of the cores; its CPU time is not counted. Only numbers of one
 machine and one day compare.
@@ -13,12 +13,15 @@ import argparse
 import resource
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from docstokg_assets.config import load_config
 from docstokg_assets.orchestrator import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import Collected
+from docstokg_assets_tests.servers import Postgres
+from resources.catalog import Batch, Catalog
 
 FAST = "5000/second burst 1000"
 HOSTS = ("*", "arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org")
@@ -28,9 +31,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--works", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--catalog", choices=("sqlite", "postgres"), default="sqlite")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        storage = storage_of(options.catalog, stack)
         with Sandbox.start(root / "box", works_per_year=options.works, years=(2024, 2024), enforce_limits=False) as box:
             policies = dict.fromkeys(HOSTS, FAST) | {"web.archive.org": {"metadata": FAST, "*": FAST}}
             settings = {
@@ -43,13 +48,40 @@ def main() -> None:
                 "robots.enabled": False,
                 "rate_limit.policies": policies,
                 "rate_limit.concurrency": {"*": None, "arxiv.org": None, "api.crossref.org": None},
+                **storage,
             }
             measure(load_config(None, {}, settings).value, options.workers)
+
+
+def storage_of(kind: str, stack: ExitStack) -> dict[str, str]:
+    if kind == "sqlite":
+        return {}
+    server = Postgres(durable=True)
+    stack.callback(server.remove)
+    server.start()
+    return {"storage.backend": "postgres", "storage.url": server.url}
+
+
+def time_commits(catalog: Catalog) -> list[float]:
+    """The seconds of every commit from now on."""
+    seconds: list[float] = []
+    commit = catalog.commit
+
+    def timed(batch: Batch) -> list[str]:
+        began = time.monotonic()
+        try:
+            return commit(batch)
+        finally:
+            seconds.append(time.monotonic() - began)
+
+    catalog.commit = timed  # type: ignore[method-assign]
+    return seconds
 
 
 def measure(config, workers: int) -> None:  # type: ignore[no-untyped-def]
     began, cpu = time.monotonic(), time.process_time()
     with open_services(config) as services:
+        commits = time_commits(services.catalog)
         with DownloadRun(services) as run:
             planned = run.take_in(run.collect("publication_year:2024", None, Collected()))
             listed = time.monotonic()
@@ -64,6 +96,8 @@ def measure(config, workers: int) -> None:  # type: ignore[no-untyped-def]
     print(f"listed and planned {planned.works / (listed - began):.0f} works/s")
     rate = 1 / (drained - listed)
     print(f"downloaded         {rate * result.finished:.1f} works/s, {rate * result.requests:.0f} requests/s")
+    share = sum(commits) / (drained - began)
+    print(f"commits            {len(commits)}, in them {share:.0%} of the time, on a thread of their own")
     print(
         f"CPU                {1000 * spent / planned.works:.1f} ms a work, {1000 * spent / result.requests:.2f} ms a request"
     )

@@ -73,7 +73,7 @@ def _partial(name: str, where: TextClause, *columns: ColumnElement[Any]) -> None
 _partial("queue_ready", READY, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
 _partial("queue_ready_year", READY, queue.c.year, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
 _partial("queue_waiting", WAITING, queue.c.not_before, queue.c.year)
-_partial("queue_leased", LEASED, queue.c.lease_owner, queue.c.lease_until, queue.c.year)
+_partial("queue_leased", LEASED, queue.c.lease_until, queue.c.lease_owner, queue.c.year)
 Index("queue_counts", queue.c.year, queue.c.state, queue.c.not_before, queue.c.lease_until)
 
 runs = Table(
