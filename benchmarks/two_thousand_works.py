@@ -1,4 +1,5 @@
-"""A whole run over sandbox works: works/s, CPU per work, peak memory, requests per success, time in commits. Limits and crawl-delays are out of
+"""A whole run over sandbox works: works/s, CPU per work, peak memory, requests per success, time in commits. Limits and
+crawl-delays are out of
 the way, so that the machine is measured and not the patience.
 
     .venv/bin/python benchmarks/two_thousand_works.py [--works 2000] [--workers 16] [--catalog sqlite|postgres]
