@@ -94,7 +94,7 @@ def pull(
     from docstokg_assets.config import require_contact
     from docstokg_assets.openalex import SourceError
     from docstokg_assets.orchestrator import open_services
-    from resources.artifacts.file_system import StoreError
+    from resources.artifacts.store import StoreError
     from resources.catalog.database import CatalogError
     from resources.http.errors import HttpError
     from resources.rate_limit.stores import LimiterUnavailable
@@ -239,7 +239,7 @@ def _data_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple[C
     shared = config.data_root / "limits.sqlite3"
     with tempfile.TemporaryDirectory(prefix="content-dry-run-") as folder:
         places = {"data_root": Path(folder), "storage": config.storage.model_copy(update={"path": None})}
-        places["artifacts"] = config.artifacts.model_copy(update={"root": None})
+        places["artifacts"] = config.artifacts.model_copy(update={"root": None, "store": "fs"})
         yield config.model_copy(update=places), shared if any(config.data_root.glob("limits.*")) else None
 
 
@@ -417,7 +417,7 @@ def _export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> 
     try:
         export_lake(services)
         scope, now = Scope(None, run.run_id), datetime.now(UTC)
-        built = reports.build_report(root, scope, services.catalog, now, services.store.root)
+        built = reports.build_report(root, scope, services.catalog, now, services.config.artifact_root)
         (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     except Exception:
         logging.getLogger(__name__).warning("the report could not be made", exc_info=True)
