@@ -16,6 +16,7 @@ COMMANDS: dict[str, str | None] = {
     "docstokg_assets.cli.run_commands": None,
     "docstokg_assets.cli.report_commands": None,
     "docstokg_assets.cli.config_commands": None,
+    "docstokg_assets.cli.store_commands": None,
     "docstokg_assets.cli.demo": None,
     "docstokg_assets.cli.sandbox": "sandbox",
 }

@@ -43,7 +43,11 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 def check(place: Place, root: Path) -> None:
     """No file under its final name that the catalog does not name with its hash; no part."""
     named = dict(place.rows("SELECT path, sha256 FROM artifacts"))
-    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.parent.name in ("PDF", "HTML", "XML")}
+    files = {
+        path.relative_to(root).as_posix(): path
+        for path in root.rglob("*")
+        if path.parent.name in ("PDF", "HTML", "XML")
+    }
     assert not [name for name in files if "/.part-" in name]
     for name, sha256 in named.items():
         assert hashlib.sha256(files[name].read_bytes()).hexdigest() == sha256
