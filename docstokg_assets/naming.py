@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from email.message import Message
 from pathlib import PurePosixPath
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from slugify import slugify
 
@@ -23,6 +22,10 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 # Ids that stand for themselves: OpenAlex ids, and lower-case ones that look neither like those nor as if hashed.
 _PLAIN_ID = re.compile(r"W[0-9]+|(?!w[0-9]+\Z)(?!.*-[0-9a-f]{16}\Z)[a-z0-9._-]+")
 _EXTENSION = re.compile(r"[a-z0-9]{1,8}")
+_EXTENDED_NAME = re.compile(
+    r"filename\*\s*=\s*[\w-]{0,40}'[^']{0,40}'([^;\s]{1,500})", re.IGNORECASE | re.ASCII
+)  # RFC 5987
+_PLAIN_NAME = re.compile(r'filename\s*=\s*("[^"]{0,500}"|[^;\s"]{1,500})', re.IGNORECASE)
 _USUAL = {  # the first one where nobody says more
     Kind.PDF: (".pdf",),
     Kind.PDF_UNKNOWN: (".pdf",),
@@ -52,9 +55,11 @@ def extension_of(kind: Kind, content_type: str | None, disposition: str | None, 
 
 
 def _server_name(disposition: str | None) -> str:
-    header = Message()
-    header["content-disposition"] = disposition or ""
-    return header.get_filename("")
+    """Good for its extension only: a name may be anything, `../` included."""
+    if extended := _EXTENDED_NAME.search(disposition or ""):
+        return unquote(extended[1])
+    plain = _PLAIN_NAME.search(disposition or "")
+    return plain[1].strip('"') if plain is not None else ""
 
 
 def _safe_id(work_id: str) -> str:

@@ -93,7 +93,8 @@ def _print_table(place: str, listed: list[tuple[str, Found]], gone: set[Found], 
 
     console = Console()
     if listed:
-        table = Table("What", "File", title=Text(f"In {place}"), title_justify="left")
+        table = Table("What", title=Text(f"In {place}"), title_justify="left")
+        table.add_column("File", overflow="fold")
         table.add_column("Size", justify="right", no_wrap=True)
         table.add_column("Last written", no_wrap=True)
         for what, found in listed[:SHOWN_ROWS]:
@@ -110,7 +111,7 @@ def _sentence(place: str, listed: list[tuple[str, Found]], gone: set[Found], del
     from docstokg_assets.telemetry.report import size
 
     if not listed:
-        return f"Nothing in {place} belongs to nobody."
+        return f"All files in {place} are accounted for."
     counts = []
     for noun in ("orphan", "stale part"):
         kind = [found for what, found in listed if what == noun]
