@@ -199,7 +199,7 @@ def s3_bucket(url: str, user: str, password: str, bucket: str = "papers") -> Any
 
 class LossyProxy:
     """Passes HTTP on to `url`, unless `spoil` says what to do instead: a number is a status that is answered without
-    asking, "lost" asks and then hangs up without an answer."""
+    asking, "lost" asks and then hangs up without an answer. `asked` says how each request ended."""
 
     def __init__(self, url: str, spoil: Callable[[str, str], int | str | None]) -> None:
         target = url.removeprefix("http://")
@@ -211,8 +211,8 @@ class LossyProxy:
             def do_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
                 verdict = spoil(self.command, self.path)
-                asked.append(f"{self.command} {self.path} {verdict or ''}".strip())
                 if isinstance(verdict, int):
+                    asked.append(f"{self.command} {self.path} {verdict}")
                     self.send_response(verdict)
                     self.send_header("Content-Length", "0")
                     self.end_headers()
@@ -225,6 +225,7 @@ class LossyProxy:
                 answer = connection.getresponse()
                 content = answer.read()
                 connection.close()
+                asked.append(f"{self.command} {self.path} {verdict or answer.status}")
                 if verdict == "lost":
                     self.close_connection = True
                     return

@@ -147,7 +147,7 @@ RIGHT = {
     "Content-MD5": b64("md5"),
     "Digest": f"adler32=03da0195,SHA-256={b64('sha256')}",
     "Repr-Digest": f"sha-512=:{b64('sha512')}:",
-    "x-goog-hash": f"crc32c=n03x6A==,md5={b64('md5')}",
+    "Content-Digest": f"unixsum=:AAA=:, sha-256=:{b64('sha256')}:",
 }
 
 

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-_HEADERS = ("repr-digest", "content-digest", "digest", "x-goog-hash")
+_HEADERS = ("repr-digest", "content-digest", "digest")
 _ALGORITHMS = {"md5": "md5", "sha": "sha1", "sha-1": "sha1", "sha-256": "sha256", "sha-512": "sha512"}
 KNOWN = frozenset(_ALGORITHMS.values())
 _STATED = re.compile(r"([A-Za-z0-9-]{1,16})=:?([A-Za-z0-9+/]{4,100}={0,2}):?")
