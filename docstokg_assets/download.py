@@ -139,12 +139,9 @@ class ArtifactSink:
             raise ContentRefused(
                 f"neither PDF, XML nor HTML ({shown})", url=self._head.url, reason=Reason.UNEXPECTED_CT
             )
-        if (
-            self._expected is not None and _MIMES.get(kind, self._expected) != self._expected
-        ):  # pages are read, not kept
-            raise ContentRefused(
-                f"{_MIMES[kind]} instead of {self._expected}", url=self._head.url, reason=Reason.POLICY_TYPE
-            )
+        wanted = self._expected
+        if wanted is not None and _MIMES.get(kind, wanted) != wanted:  # a page is no mistake: it is read, not kept
+            raise ContentRefused(f"{_MIMES[kind]} instead of {wanted}", url=self._head.url, reason=Reason.POLICY_TYPE)
         self._kind = kind
         if kind is not Kind.HTML:
             self._part = self._store.begin(FOLDERS[kind])
