@@ -15,7 +15,7 @@ from docstokg_assets.assets.run_metrics import run_metrics
 from docstokg_assets.assets.steps import configuration, plain_failures
 from docstokg_assets.telemetry.metrics import SLOS, Scope, Verdict, compute_slis, judge
 from docstokg_assets.telemetry.views import open_lake
-from resources.artifacts.file_system import FileSystemStore
+from resources.artifacts.store import ArtifactStore
 from resources.catalog.rows import Entry
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource
 from resources.records import Classification, Kind
@@ -106,7 +106,7 @@ def _year(context: dg.AssetCheckExecutionContext) -> int | None:
 @contextmanager
 def _stored(
     context: dg.AssetCheckExecutionContext, catalog: CatalogResource, artifact_store: ArtifactStoreResource
-) -> Iterator[tuple[FileSystemStore, Iterator[Entry]]]:
+) -> Iterator[tuple[ArtifactStore, Iterator[Entry]]]:
     """The store, and the outcomes that name a file in it."""
     root = configuration(catalog).data_root
     with catalog.open(root) as opened:
@@ -114,7 +114,7 @@ def _stored(
         yield artifact_store.open(root), (entry for entry in entries if entry.path)
 
 
-def _is_sound(store: FileSystemStore, entry: Entry) -> bool:
+def _is_sound(store: ArtifactStore, entry: Entry) -> bool:
     """A file that is missing is another check's business."""
     try:
         return store.sha256_of(entry.path or "")[0] == entry.sha256

@@ -23,7 +23,7 @@ from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, retry_ti
 from docstokg_assets.progress import Progress, Waiting
 from docstokg_assets.recorder import Recorder
 from docstokg_assets.works import Work
-from resources.artifacts.file_system import StoreError
+from resources.artifacts.store import StoreError
 from resources.catalog.catalog import Catalog
 from resources.catalog.database import CatalogError
 from resources.catalog.rows import Finished, Parked, QueueItem

@@ -7,23 +7,25 @@ Which candidate is tried, and what happens after a failure, is the pipeline's; s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 from docstokg_assets.landing.walls import recognise_wall
-from docstokg_assets.naming import artifact_path
+from docstokg_assets.naming import artifact_path, extension_of
 from docstokg_assets.plans import Candidate, Target
 from docstokg_assets.sniffing import SNIFF_BYTES, pdf_fault, sniff
 from docstokg_assets.works import Work
-from resources.artifacts.file_system import FileSystemStore, PartFile
-from resources.http.errors import BodyTooLarge, ContentRefused
+from resources.artifacts.store import ArtifactStore, Part
+from resources.http.digests import KNOWN, stated_digests
+from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, ResponseHead, Role
 from resources.records import Classification, DownloadOutcome, Kind, Reason
 
 FOLDERS = {Kind.PDF: "PDF", Kind.PDF_UNKNOWN: "PDF", Kind.HTML: "HTML", Kind.XML: "XML"}
-_EXTENSIONS = {Kind.PDF: ".pdf", Kind.PDF_UNKNOWN: ".pdf", Kind.HTML: ".html", Kind.XML: ".xml"}
-_EXPECTED = {Target.PDF: "application/pdf", Target.XML: "application/xml", Target.HTML: "text/html"}
+_PDF, _XML, _HTML = "application/pdf", "application/xml", "text/html"
+_EXPECTED = {Target.PDF: _PDF, Target.XML: _XML, Target.HTML: _HTML}
+_MIMES = {Kind.PDF: _PDF, Kind.PDF_UNKNOWN: _PDF, Kind.XML: _XML}
 _TAIL_BYTES = 2048
 
 
@@ -33,6 +35,7 @@ class DownloadPlan:
     resolver_name: str
     referer: str | None = None
     expected_mime: str | None = None
+    checksum: str | None = None
     # of the copy that we have: the file is sent only if it is another one
     etag: str | None = None
     last_modified: str | None = None
@@ -53,34 +56,41 @@ class DownloadStreamResult:
     content_type: str | None
     kind: Kind
     sha256: str
+    digests: Mapping[str, str] = field(default_factory=dict)  # others that were asked for
     tail: bytes = b""
     page: bytes = b""
-    part: PartFile | None = field(default=None, repr=False)
+    part: Part | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadLimits:
     max_bytes: int
     max_page_bytes: int
+    also_hash: tuple[str, ...] = ()  # `sha1`, `md5`: where more than SHA-256 is to be told of a file
 
 
 class ArtifactSink:
     """Takes the body of an artifact GET. The first bytes decide: PDF and XML go to a part file, HTML is kept in memory, because
     it is a wall, a landing page, or in the rarer case a full text; anything else is not read further."""
 
-    def __init__(self, head: ResponseHead, store: FileSystemStore, limits: DownloadLimits) -> None:
+    def __init__(
+        self, head: ResponseHead, store: ArtifactStore, limits: DownloadLimits, plan: DownloadPlan | None = None
+    ) -> None:
         announced = head.content_length
         if announced is not None and announced > limits.max_bytes:
             raise ContentRefused(
                 f"{announced} bytes, more than download.max_bytes", url=head.url, reason=Reason.POLICY_SIZE
             )
         self._head, self._store, self._limits = head, store, limits
-        self._hash = hashlib.sha256()
+        self._expected = plan.expected_mime if plan is not None else None
+        self._stated = _stated(head, plan)
+        wanted = dict.fromkeys(("sha256", *limits.also_hash, *(algorithm for algorithm, _ in self._stated)))
+        self._hashes = {name: hashlib.new(name, usedforsecurity=False) for name in wanted}
         self._start = b""
         self._size = 0
         self._tail = b""
         self._kind: Kind | None = None
-        self._part: PartFile | None = None
+        self._part: Part | None = None
         self._page: list[bytes] = []
 
     def write(self, chunk: bytes) -> None:
@@ -98,13 +108,18 @@ class ArtifactSink:
         if self._kind is None:
             self._decide()
         assert self._kind is not None
+        digests = {name: digest.hexdigest() for name, digest in self._hashes.items()}
+        for algorithm, stated in self._stated:
+            if self._part is not None and digests[algorithm] != stated:
+                raise ChecksumMismatch(f"its {algorithm} is not the one that was stated", url=self._head.url)
         return DownloadStreamResult(
             path_tmp=str(self._part.path) if self._part is not None else None,
             bytes_written=self._size,
             http_status=self._head.status,
             content_type=self._head.content_type,
             kind=self._kind,
-            sha256=self._hash.hexdigest(),
+            sha256=digests["sha256"],
+            digests={name: digests[name] for name in self._limits.also_hash},
             tail=self._tail,
             page=b"".join(self._page),
             part=self._part,
@@ -124,6 +139,9 @@ class ArtifactSink:
             raise ContentRefused(
                 f"neither PDF, XML nor HTML ({shown})", url=self._head.url, reason=Reason.UNEXPECTED_CT
             )
+        wanted = self._expected
+        if wanted is not None and _MIMES.get(kind, wanted) != wanted:  # a page is no mistake: it is read, not kept
+            raise ContentRefused(f"{_MIMES[kind]} instead of {wanted}", url=self._head.url, reason=Reason.POLICY_TYPE)
         self._kind = kind
         if kind is not Kind.HTML:
             self._part = self._store.begin(FOLDERS[kind])
@@ -131,7 +149,8 @@ class ArtifactSink:
         self._keep(start)
 
     def _keep(self, chunk: bytes) -> None:
-        self._hash.update(chunk)
+        for digest in self._hashes.values():
+            digest.update(chunk)
         if self._part is None:
             if self._size > self._limits.max_page_bytes:
                 raise BodyTooLarge(f"an HTML page of more than {self._limits.max_page_bytes} bytes", url=self._head.url)
@@ -141,12 +160,22 @@ class ArtifactSink:
         self._tail = chunk[-_TAIL_BYTES:] if len(chunk) >= _TAIL_BYTES else (self._tail + chunk)[-_TAIL_BYTES:]
 
 
+def _stated(head: ResponseHead, plan: DownloadPlan | None) -> list[tuple[str, str]]:
+    """Algorithms and digests that the bytes must have, by what the server says and what the source of the candidate said."""
+    stated = list(stated_digests(head.headers).items())
+    if plan is not None and plan.checksum is not None:
+        algorithm, _, digest = plan.checksum.lower().partition(":")
+        stated += [(algorithm, digest)] if algorithm in KNOWN else []
+    return stated
+
+
 def prepare_candidate_download(candidate: Candidate) -> DownloadPlan:
-    return DownloadPlan(candidate.url, candidate.resolver, candidate.referer, _EXPECTED.get(candidate.target))
+    expected = _EXPECTED.get(candidate.target)
+    return DownloadPlan(candidate.url, candidate.resolver, candidate.referer, expected, candidate.checksum)
 
 
 def stream_candidate_payload(
-    plan: DownloadPlan, candidate: Candidate, store: FileSystemStore, limits: DownloadLimits, obey_robots: bool
+    plan: DownloadPlan, candidate: Candidate, store: ArtifactStore, limits: DownloadLimits, obey_robots: bool
 ) -> Generator[Request, Response, Response]:
     """Exactly one GET. A 2xx answer's `payload` is a DownloadStreamResult."""
     response = yield Request(
@@ -157,13 +186,13 @@ def stream_candidate_payload(
         headers=plan.conditions,
         referer=plan.referer,
         obey_robots=obey_robots,
-        sink=lambda head: ArtifactSink(head, store, limits),
+        sink=lambda head: ArtifactSink(head, store, limits, plan),
     )
     return response
 
 
 def finalize_candidate_download(
-    work: Work, candidate: Candidate, response: Response, store: FileSystemStore, *, conditional: bool = False
+    work: Work, candidate: Candidate, response: Response, store: ArtifactStore, *, conditional: bool = False
 ) -> DownloadOutcome:
     """Integrity, then the store. Leaves no part file behind, whatever it finds. `conditional`: the plan named our copy."""
     if response.status == 304 and conditional:
@@ -195,15 +224,18 @@ def store_file(
     candidate: Candidate,
     response: Response,
     stream: DownloadStreamResult,
-    part: PartFile,
-    store: FileSystemStore,
+    part: Part,
+    store: ArtifactStore,
 ) -> DownloadOutcome:
     kind = stream.kind
-    path = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], _EXTENSIONS[kind])
-    store.commit(part, path)
+    extension = extension_of(kind, stream.content_type, response.headers.get("content-disposition"), response.url)
+    name = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], extension)
+    stored = store.commit(part, name, stream.sha256)
+    meta: dict[str, object] = {**stream.digests, **_provenance(candidate, response)}
+    meta |= {"name": name} if stored.path != name else {}  # for people, where the store goes by hashes
     return DownloadOutcome(
         ok=True,
-        path=path,
+        path=stored.path,
         classification=Classification.SUCCESS,
         reason=Reason.OK,
         kind=kind,
@@ -218,7 +250,7 @@ def store_file(
         last_modified=response.headers.get("last-modified"),
         license=candidate.license,
         version=candidate.version,
-        meta=_provenance(candidate, response),
+        meta=meta,
     )
 
 

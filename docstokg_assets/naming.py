@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
 
 from slugify import slugify
+
+from resources.records import Kind
 
 MAX_NAME_BYTES = 120
 _MAX_ID = 48
@@ -18,6 +22,16 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 # Ids that stand for themselves: OpenAlex ids, and lower-case ones that look neither like those nor as if hashed.
 _PLAIN_ID = re.compile(r"W[0-9]+|(?!w[0-9]+\Z)(?!.*-[0-9a-f]{16}\Z)[a-z0-9._-]+")
 _EXTENSION = re.compile(r"[a-z0-9]{1,8}")
+_EXTENDED_NAME = re.compile(
+    r"filename\*\s*=\s*[\w-]{0,40}'[^']{0,40}'([^;\s]{1,500})", re.IGNORECASE | re.ASCII
+)  # RFC 5987
+_PLAIN_NAME = re.compile(r'filename\s*=\s*("[^"]{0,500}"|[^;\s"]{1,500})', re.IGNORECASE)
+_USUAL = {  # the first one where nobody says more
+    Kind.PDF: (".pdf",),
+    Kind.PDF_UNKNOWN: (".pdf",),
+    Kind.HTML: (".html", ".htm", ".xhtml"),
+    Kind.XML: (".xml", ".nxml", ".tei"),
+}
 
 
 def artifact_path(year: int | None, title: str | None, work_id: str, kind_dir: str, extension: str) -> str:
@@ -27,6 +41,25 @@ def artifact_path(year: int | None, title: str | None, work_id: str, kind_dir: s
     room = MAX_NAME_BYTES - len(start) - len(end) - len("____")
     slug = slugify((title or "")[:_MAX_TITLE], max_length=room, word_boundary=True) or "untitled"
     return f"{kind_dir}/{start}__{slug}__{end}"
+
+
+def extension_of(kind: Kind, content_type: str | None, disposition: str | None, url: str) -> str:
+    """Content-Type first for PDF, then the name that the server gives (RFC 5987 before plain), then the URL; of either only
+    the extension, and only one that files of this kind have. The usual one otherwise."""
+    fitting = _USUAL[kind]
+    if content_type != "application/pdf":
+        for name in (_server_name(disposition), urlsplit(url).path):
+            if (extension := PurePosixPath(name).suffix.lower()) in fitting:
+                return extension
+    return fitting[0]
+
+
+def _server_name(disposition: str | None) -> str:
+    """Good for its extension only: a name may be anything, `../` included."""
+    if extended := _EXTENDED_NAME.search(disposition or ""):
+        return unquote(extended[1])
+    plain = _PLAIN_NAME.search(disposition or "")
+    return plain[1].strip('"') if plain is not None else ""
 
 
 def _safe_id(work_id: str) -> str:

@@ -36,7 +36,7 @@ from docstokg_assets.telemetry.manifest import as_row, metrics_summary, write_la
 from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
 from docstokg_assets.telemetry.views import write_telemetry_duckdb
 from docstokg_assets.works import Work
-from resources.artifacts.file_system import FileSystemStore
+from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.clock import SystemClock, utc
 from resources.http.attempts import AttemptLog
@@ -48,7 +48,8 @@ from resources.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
-_STALE_S = 86_400.0  # a part file as old as this belongs to nobody any more
+STALE_S = 86_400.0  # a part file as old as this belongs to nobody any more
+ARTIFACT_FOLDERS = (*sorted(set(FOLDERS.values())), CAS)  # of both layouts: a store may have had another one before
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Services:
 
     config: ContentDownloadConfig
     catalog: Catalog
-    store: FileSystemStore
+    store: ArtifactStore
     limiter: Limiter
     client: HttpClient
     owner: str
@@ -96,7 +97,7 @@ def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> 
     owner = new_owner()
     with ExitStack() as stack:
         catalog = stack.enter_context(Catalog.open(config.catalog_location))
-        store = FileSystemStore(config.artifact_root)
+        store = config.artifacts.open(config.data_root)
         counted_in = limits or config.data_root / "limits.sqlite3"
         limiter = Limiter.open(config.rate_limit, counted_in, leases=catalog, owner=owner)
         stack.callback(limiter.close)
@@ -154,9 +155,9 @@ class DownloadRun:
                 given_back = catalog.release_owner(owner)
                 catalog.free_groups(owner)
                 log.info("took back %d works from a process that has ended (%s)", given_back, owner)
-        for folder in sorted(set(FOLDERS.values())):
-            for part in self.services.store.stale_parts(_STALE_S, folder):
-                self.services.store.delete(part)
+        for folder in ARTIFACT_FOLDERS:
+            for part in self.services.store.stale_parts(STALE_S, folder):
+                self.services.store.delete(part.path)
         self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
         self._recorder = Recorder(catalog, self._sinks)
         self._recorder.__enter__()

@@ -25,7 +25,7 @@ from docstokg_assets.landing.walls import recognise_wall
 from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext
 from docstokg_assets.works import Work
-from resources.artifacts.file_system import FileSystemStore
+from resources.artifacts.store import ArtifactStore
 from resources.http.attempts import AttemptLog
 from resources.http.canonical import host_of
 from resources.http.errors import HttpError, Interrupted
@@ -209,7 +209,7 @@ class PipelineSettings:
 class ResolverPipeline:
     """Shared by all works of a run. Thread-safe; what belongs to one work is in its Pursuit."""
 
-    def __init__(self, resolvers: Sequence[Resolver], store: FileSystemStore, settings: PipelineSettings) -> None:
+    def __init__(self, resolvers: Sequence[Resolver], store: ArtifactStore, settings: PipelineSettings) -> None:
         self.resolvers = {resolver.name: resolver for resolver in resolvers}
         self._store, self._settings = store, settings
         self._taken: dict[str, str] = {}  # canonical URL -> work, when URLs are deduplicated across works
@@ -371,7 +371,7 @@ class ResolverPipeline:
         if candidate.hop >= MAX_HOPS:
             return False
         found = extract(page, response.headers.get("content-type"), response.url)
-        child = replace(candidate, referer=response.url, hop=candidate.hop + 1)
+        child = replace(candidate, referer=response.url, checksum=None, hop=candidate.hop + 1)
         links = [replace(child, url=link.url, target=Target.PDF) for link in found.pdf]
         links += [replace(child, url=link.url, target=Target.XML, rank=candidate.rank + 1) for link in found.xml]
         if not links and found.next_page is not None:

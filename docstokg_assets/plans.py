@@ -52,6 +52,7 @@ class Candidate:
     referer: str | None = None
     version: str | None = None
     license: str | None = None
+    checksum: str | None = None  # `md5:<hex>`, `sha1:…` or `sha256:…`, where whoever names the copy says so
     hop: int = 0  # landing pages that lie between the plan and this URL
     captured_from: str | None = None  # the address that an archive saw what it has here at
 

@@ -7,9 +7,13 @@ import re
 
 from resources.records import Kind
 
-SNIFF_BYTES = 1024
+_JUNK_BYTES = 1024  # that a PDF may have before its beginning
+SNIFF_BYTES = _JUNK_BYTES + len(b"%PDF-")
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|script|meta)\b", re.IGNORECASE)
-_ROOT = re.compile(rb"<([A-Za-z_][\w.:-]*)")
+_ROOT = re.compile(
+    rb"<(?:!doctype\s+)?([A-Za-z_][\w.:-]*)", re.IGNORECASE
+)  # a long list of entities may come before the root
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _FULL_TEXT_ROOTS = frozenset(
     {b"article", b"pmc-articleset", b"tei", b"teicorpus", b"book-part", b"full-text-retrieval-response"}
 )
@@ -24,7 +28,7 @@ def sniff(start: bytes, content_type: str | None) -> Kind | None:
     """
     if b"%PDF-" in start[:SNIFF_BYTES]:
         return Kind.PDF if content_type in _PDF_TYPES else Kind.PDF_UNKNOWN
-    text = _as_utf8(start).lstrip()
+    text = _COMMENT.sub(b"", _as_utf8(start)).lstrip()
     root = _ROOT.search(text)
     name = root.group(1).lower().rpartition(b":")[2] if root is not None else b""
     if name in _FULL_TEXT_ROOTS and content_type != "text/html":
@@ -40,7 +44,8 @@ def _as_utf8(start: bytes) -> bytes:
     for bom, encoding in _BOMS:
         if start.startswith(bom):
             return start.decode(encoding, "ignore").encode()
-    return start
+    silent = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(start[:2])
+    return start.decode(silent, "ignore").encode() if silent else start
 
 
 def pdf_fault(size: int, tail: bytes) -> str | None:
@@ -49,6 +54,9 @@ def pdf_fault(size: int, tail: bytes) -> str | None:
         return f"only {size} bytes"
     if b"</html" in tail[-1024:].lower():
         return "ends as an HTML page"
-    if b"%%EOF" not in tail:
+    _, marker, behind = tail.rpartition(b"%%EOF")
+    if not marker:
         return "has no end marker"
+    if _HTML.search(behind):
+        return "has an HTML page behind its end"
     return None

@@ -1,15 +1,21 @@
-"""Real servers for tests, from wheels alone: PostgreSQL and Valkey on loopback, which tests may stop, freeze and start again."""
+"""Real servers for tests, from wheels alone: PostgreSQL, Valkey and S3 (SeaweedFS, and moto, which is lighter and believes
+everything) on loopback, and a proxy that loses answers. Tests may stop, freeze and start some of them again."""
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -131,6 +137,124 @@ class Postgres:
             "stdin": subprocess.DEVNULL,
         }
         return quiet if self._user is None else quiet | {"user": self._user, "group": self._user, "extra_groups": []}
+
+
+class SeaweedFs:
+    """A real S3 server, with credentials that it checks and a bucket `papers`."""
+
+    user, password = "tester", "canary-of-the-store"
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="seaweedfs-"))
+        credentials = [{"accessKey": self.user, "secretKey": self.password}]
+        identity = {"name": "tester", "credentials": credentials, "actions": ["Admin", "Read", "Write", "List"]}
+        (self._folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        names = ("s3", "filer", "master", "volume", "admin")
+        services = (*names, "s3.iceberg", "s3.lance", *(f"{name}.grpc" for name in names))
+        ports = {name: free_port() for name in services}
+        self.url = f"http://127.0.0.1:{ports['s3']}"
+        options = [
+            f"-{name.partition('.')[0]}.port{name[len(name.partition('.')[0]) :]}={ports[name]}" for name in ports
+        ]
+        weed = Path(sys.executable).with_name("weed")
+        fixed = [f"-dir={self._folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-webdav=false", "-admin.ui=false"]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [weed, "mini", *fixed, f"-s3.config={self._folder / 's3.json'}", *options],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        _until(self._accepts, "SeaweedFS does not start")
+
+    def _accepts(self) -> bool:
+        try:
+            s3_bucket(self.url, self.user, self.password)
+        except Exception:
+            return False
+        return True
+
+    def remove(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def s3_bucket(url: str, user: str, password: str, bucket: str = "papers") -> Any:
+    """A client of its own for tests, which knows the bucket to be there."""
+    import boto3
+    from botocore.config import Config
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=user,
+        aws_secret_access_key=password,
+        config=Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=10),
+    )
+    if bucket not in [known["Name"] for known in client.list_buckets()["Buckets"]]:
+        client.create_bucket(Bucket=bucket)
+    return client
+
+
+class LossyProxy:
+    """Passes HTTP on to `url`, unless `spoil` says what to do instead: a number is a status that is answered without
+    asking, "lost" asks and then hangs up without an answer. `asked` says how each request ended."""
+
+    def __init__(self, url: str, spoil: Callable[[str, str], int | str | None]) -> None:
+        target = url.removeprefix("http://")
+        asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                verdict = spoil(self.command, self.path)
+                if isinstance(verdict, int):
+                    asked.append(f"{self.command} {self.path} {verdict}")
+                    self.send_response(verdict)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                connection = http.client.HTTPConnection(target, timeout=20)
+                connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    connection.putheader(name, value)
+                connection.endheaders(body)
+                answer = connection.getresponse()
+                content = answer.read()
+                connection.close()
+                asked.append(f"{self.command} {self.path} {verdict or answer.status}")
+                if verdict == "lost":
+                    self.close_connection = True
+                    return
+                self.send_response_only(answer.status, answer.reason)
+                for name, value in answer.getheaders():
+                    if name.lower() not in ("transfer-encoding", "connection"):
+                        self.send_header(name, value)
+                if answer.getheader("content-length") is None:
+                    self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_any
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.asked = asked
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 def _until(ready: Callable[[], bool], what: str) -> None:

@@ -20,7 +20,7 @@ from docstokg_assets.download import (
 from docstokg_assets.plans import Candidate, Target, Tier
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
-from resources.http.errors import BodyTooLarge, ContentRefused
+from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
 from resources.http.messages import Response, ResponseHead
 from resources.records import Classification, DownloadOutcome, Kind, Reason
 
@@ -74,6 +74,47 @@ def test_a_good_pdf_is_hashed_while_it_is_written_and_named_after_its_work(
     assert (outcome.sha256, outcome.content_length) == (hashlib.sha256(stored).hexdigest(), len(stored))
     assert (outcome.classification, outcome.reason, outcome.kind) == (Classification.SUCCESS, Reason.OK, Kind.PDF)
     assert (outcome.license, outcome.version) == ("cc-by", "publishedVersion")
+
+
+@pytest.mark.requirement("DL-3")
+def test_further_hashes_are_made_while_writing_when_they_are_asked_for(store: FileSystemStore) -> None:
+    assert finalized(store, PDF).meta == {}
+    sink = ArtifactSink(head(), store, replace(LIMITS, also_hash=("sha1", "md5")))
+    sink.write(PDF)
+    response = Response(200, CANDIDATE.url, {}, payload=sink.finish())
+    outcome = finalize_candidate_download(WORK, CANDIDATE, response, store)
+    assert outcome.meta == {"sha1": hashlib.sha1(PDF).hexdigest(), "md5": hashlib.md5(PDF).hexdigest()}
+
+
+@pytest.mark.requirement("DL-7")
+@pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
+def test_a_checksum_that_came_with_the_candidate_is_compared(
+    store: FileSystemStore, tmp_path: Path, algorithm: str
+) -> None:
+    stated = f"{algorithm}:{hashlib.new(algorithm, PDF).hexdigest().upper()}"
+    for body, whole in ((PDF, True), (PDF.replace(b"x", b"y", 1), False)):
+        sink = ArtifactSink(head(), store, LIMITS, prepare_candidate_download(replace(CANDIDATE, checksum=stated)))
+        sink.write(body)
+        if whole:
+            sink.finish()
+        else:
+            with pytest.raises(ChecksumMismatch):
+                sink.finish()
+        sink.abort()
+    page = ArtifactSink(
+        head("text/html"), store, LIMITS, prepare_candidate_download(replace(CANDIDATE, checksum=stated))
+    )
+    page.write(b"<html>a wall</html>")
+    assert page.finish().kind is Kind.HTML  # what the page is, is for others to say
+    assert files(tmp_path) == []
+
+
+@pytest.mark.requirement("DL-9")
+def test_by_hash_the_readable_name_is_told_besides(tmp_path: Path) -> None:
+    outcome = finalized(FileSystemStore(tmp_path, "cas"), PDF)
+    sha256 = hashlib.sha256(PDF).hexdigest()
+    assert files(tmp_path) == [outcome.path] == [f"cas/{sha256[:2]}/{sha256[2:4]}/{sha256}.pdf"]
+    assert outcome.meta == {"name": "PDF/2024__on-the-growth-of-ice__W1.pdf"}
 
 
 @pytest.mark.requirement("DL-1")

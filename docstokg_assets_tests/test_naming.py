@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pathvalidate import is_valid_filename
 
-from docstokg_assets.naming import MAX_NAME_BYTES, artifact_path
+from docstokg_assets.naming import MAX_NAME_BYTES, artifact_path, extension_of
+from resources.records import Kind
 
 any_text = st.text(st.characters(), max_size=300)  # lone surrogates, controls and all
 ids = st.one_of(
@@ -80,3 +81,43 @@ def test_ids_that_look_alike_are_told_apart(one: str, other: str) -> None:
 def test_an_id_cannot_pose_as_a_hashed_one() -> None:
     posing = artifact_path(1, None, "a/b", "PDF", "pdf").removeprefix("PDF/0001__untitled__").removesuffix(".pdf")
     assert artifact_path(1, None, posing, "PDF", "pdf") != artifact_path(1, None, "a/b", "PDF", "pdf")
+
+
+@pytest.mark.requirement("DL-2")
+@pytest.mark.parametrize(
+    ("kind", "content_type", "disposition", "url", "extension"),
+    [
+        (Kind.PDF, "application/pdf", "attachment; filename=x.html", "https://a.example/x.xml", ".pdf"),
+        (Kind.PDF_UNKNOWN, "text/plain", "attachment; filename=x.exe", "https://a.example/get", ".pdf"),
+        (
+            Kind.XML,
+            "text/xml",
+            "attachment; filename*=utf-8''an%20article.nxml; filename=x.xml",
+            "https://a.example/",
+            ".nxml",
+        ),
+        (
+            Kind.XML,
+            "text/xml",
+            "attachment; filename*=UTF-8''..%2F..%2Fetc%2Fx.TEI",
+            "https://a.example/x.nxml",
+            ".tei",
+        ),
+        (Kind.XML, "text/xml", "attachment; filename=CON", "https://a.example/x.nxml?y=z.tei", ".nxml"),
+        (Kind.XML, None, None, "https://a.example/x.pdf", ".xml"),
+        (Kind.HTML, "text/html", "inline", "https://a.example/x.php", ".html"),
+        (Kind.HTML, "application/xhtml+xml", 'inline; filename="x.xhtml"', "https://a.example/", ".xhtml"),
+        (Kind.HTML, "text/html", "\"\0;=;; filename*=no'such'%ff%zz", "https://a.example/x.htm", ".htm"),
+    ],
+)
+def test_an_extension_is_one_that_fits_the_kind_from_the_first_who_says_it(
+    kind: Kind, content_type: str | None, disposition: str | None, url: str, extension: str
+) -> None:
+    assert extension_of(kind, content_type, disposition, url) == extension
+
+
+@pytest.mark.requirement("DL-2")
+@given(any_text, any_text)
+def test_whatever_a_server_says_the_extension_is_one_of_ours(disposition: str, path: str) -> None:
+    url = f"https://a.example/{path}"
+    assert extension_of(Kind.XML, None, disposition, url) in (".xml", ".nxml", ".tei")

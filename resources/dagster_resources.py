@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import dagster as dg
 from pydantic import BaseModel
 
-from resources.artifacts.file_system import FileSystemStore
 from resources.artifacts.settings import ArtifactSettings
+from resources.artifacts.store import ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.settings import StorageSettings
 from resources.http.cache import HttpCache
@@ -52,8 +52,8 @@ class CatalogResource(ConfiguredResource):
 class ArtifactStoreResource(ConfiguredResource):
     """Where the files go."""
 
-    def open(self, data_root: Path) -> FileSystemStore:
-        return FileSystemStore(self.section(ArtifactSettings, "artifacts").root or data_root)
+    def open(self, data_root: Path) -> ArtifactStore:
+        return self.section(ArtifactSettings, "artifacts").open(data_root)
 
 
 class RateLimiterResource(ConfiguredResource):

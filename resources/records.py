@@ -65,6 +65,7 @@ class Reason(StrEnum):
     UNEXPECTED_CT = "unexpected-ct"
     SIZE_MISMATCH = "size-mismatch"
     TRUNCATED = "truncated"
+    CHECKSUM_MISMATCH = "checksum-mismatch"
     REDIRECT_LOOP = "redirect-loop"
     BLOCKED_ADDRESS = "blocked-address"
     BLOCKED_SCHEME = "blocked-scheme"
@@ -108,6 +109,7 @@ ENDINGS: Mapping[Reason, Ending] = {
     Reason.INTERNAL_ERROR: Ending.TERMINAL,
     Reason.TLS_ERROR: Ending.TERMINAL,
     Reason.TOO_LARGE: Ending.TERMINAL,
+    Reason.CHECKSUM_MISMATCH: Ending.TERMINAL,
     Reason.UNEXPECTED_CT: Ending.TERMINAL,
     Reason.REDIRECT_LOOP: Ending.TERMINAL,
     Reason.BLOCKED_COOKIE: Ending.TERMINAL,

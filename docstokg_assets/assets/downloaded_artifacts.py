@@ -70,7 +70,7 @@ def downloaded_artifacts(
             deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
             result = run.drain(year=year, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
         metadata = {**_this_pass(result), **_the_year(opened.catalog, year), "run folder": shown.place(run.folder)}
-        return dg.MaterializeResult(metadata={**metadata, "files": shown.place(opened.store.root)})
+        return dg.MaterializeResult(metadata={**metadata, "files": dg.MetadataValue.path(opened.store.place())})
 
 
 def _reopen(catalog: Catalog, year: int) -> int:

@@ -16,7 +16,7 @@ import dagster as dg
 from docstokg_assets.config import ContentDownloadConfig, load_config, require_contact
 from docstokg_assets.openalex import SourceError
 from docstokg_assets.orchestrator import Services, new_owner
-from resources.artifacts.file_system import StoreError
+from resources.artifacts.store import StoreError
 from resources.catalog.database import CatalogError
 from resources.dagster_resources import (
     ArtifactStoreResource,

@@ -17,6 +17,7 @@ COMMANDS: dict[str, str | None] = {
     "docstokg_assets.cli.report_commands": None,
     "docstokg_assets.cli.catalog_commands": "catalog",
     "docstokg_assets.cli.config_commands": None,
+    "docstokg_assets.cli.store_commands": None,
     "docstokg_assets.cli.demo": None,
     "docstokg_assets.cli.sandbox": "sandbox",
 }

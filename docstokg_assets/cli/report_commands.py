@@ -64,7 +64,7 @@ def report(
         _check_known(catalog, scope, data_root)
         if export_manifest(catalog, LakeWriter(data_root)).parts:
             write_telemetry_duckdb(data_root)
-        built = reports.build_report(data_root, scope, catalog, datetime.now(UTC))
+        built = reports.build_report(data_root, scope, catalog, datetime.now(UTC), settings.artifact_root)
     if format is ReportFormat.TABLE:
         from rich.console import Console
 

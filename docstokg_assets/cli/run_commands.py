@@ -1,11 +1,12 @@
 """`content pull` (also `content run`): works from a query, ids or URLs, downloaded into a data root, without Dagster.
 
 Reads what the person gave, watches over the run, and says how it ended. The work itself is `orchestrator`'s. Exit codes: 0 done;
-2 nothing could start; 3 done, but something was set aside or is left for later; 130 interrupted.
+2 nothing could start; 3 done, but something was set aside or is left for later; 4 the disk is full; 130 interrupted.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-DONE, NOTHING_STARTED, SOMETHING_LEFT, INTERRUPTED = 0, 2, 3, 130
+DONE, NOTHING_STARTED, SOMETHING_LEFT, NO_ROOM, INTERRUPTED = 0, 2, 3, 4, 130
 _SHOWN = 20
 _SUMMARY = ("How works ended", "Waiting", "Where everything is")  # of the tables in summary.md
 _HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
@@ -89,13 +90,14 @@ def pull(
 ) -> None:
     """Find and download the full text of works. Run it again and it goes on where it was.
 
-    Exit codes: 0 done; 2 nothing could start; 3 done, but something was set aside or is left for later; 130 interrupted.
+    Exit codes: 0 done; 2 nothing could start; 3 done, but something was set aside or is left for later; 4 the disk is full;
+    130 interrupted.
     """
     from docstokg_assets.config import require_contact
     from docstokg_assets.openalex import SourceError
     from docstokg_assets.orchestrator import open_services
-    from resources.artifacts.file_system import StoreError
-    from resources.catalog.database import CatalogError
+    from resources.artifacts.store import StoreError, StoreFull
+    from resources.catalog.database import CatalogError, CatalogFull
     from resources.http.errors import HttpError
     from resources.rate_limit.stores import LimiterUnavailable
 
@@ -119,6 +121,8 @@ def pull(
     try:
         with _data_root(loaded, dry_run) as (effective, limits), open_services(effective, limits) as services:
             code = _run(services, source, dry_run, deadline, load)
+    except (CatalogFull, StoreFull) as error:
+        _fail(str(error), NO_ROOM)
     except (CatalogError, StoreError, LimiterUnavailable) as error:
         _fail(str(error))
     except SourceError as error:
@@ -128,6 +132,8 @@ def pull(
         _fail(f"no works could be had from {host}: {error}. {_hint(error, loaded)}")
     except OSError as error:
         where = error.filename or loaded.data_root
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _fail(f"{where}: {error.strerror}. Free some space, then run the same command again.", NO_ROOM)
         _fail(f"{where}: {error.strerror}. Check the folder and its disk, then run the same command again.")
     raise typer.Exit(code)
 
@@ -239,7 +245,7 @@ def _data_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple[C
     shared = config.data_root / "limits.sqlite3"
     with tempfile.TemporaryDirectory(prefix="content-dry-run-") as folder:
         places = {"data_root": Path(folder), "storage": type(config.storage)()}
-        places["artifacts"] = config.artifacts.model_copy(update={"root": None})
+        places["artifacts"] = config.artifacts.model_copy(update={"root": None, "store": "fs"})
         yield config.model_copy(update=places), shared if any(config.data_root.glob("limits.*")) else None
 
 
@@ -370,6 +376,11 @@ class Signals:
             raise Interrupted("the run is being ended")
 
 
+class _RunLog(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A line that finds no room on the disk is lost; its failure would hide what it is about."""
+
+
 @contextmanager
 def _logged(console: Console, file: Path | None) -> Iterator[None]:
     """What is logged is told in one line, and kept with its stack trace in a file, which appears with its first line."""
@@ -378,7 +389,7 @@ def _logged(console: Console, file: Path | None) -> Iterator[None]:
     handlers: list[logging.Handler] = [Notices(console)]
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        kept = logging.FileHandler(file, delay=True, encoding="utf-8")
+        kept = _RunLog(file, delay=True, encoding="utf-8")
         kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         handlers.append(kept)
     ours = [logging.getLogger(name) for name in ("docstokg_assets", "resources")]
@@ -417,7 +428,7 @@ def _export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> 
     try:
         export_lake(services)
         scope, now = Scope(None, run.run_id), datetime.now(UTC)
-        built = reports.build_report(root, scope, services.catalog, now, services.store.root)
+        built = reports.build_report(root, scope, services.catalog, now, services.config.artifact_root)
         (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     except Exception:
         logging.getLogger(__name__).warning("the report could not be made", exc_info=True)
@@ -479,6 +490,6 @@ def _say(console: Console, message: str) -> None:
     say(console, message)
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = NOTHING_STARTED) -> NoReturn:
     typer.echo(f"content: {message}", err=True)
-    raise typer.Exit(NOTHING_STARTED)
+    raise typer.Exit(code)

@@ -16,7 +16,7 @@ from resources.settings import MASK
 # The name of a run and the places on one machine do not change what is collected or how: two machines, or one that was
 # moved to a larger disk, must be able to show that they worked under the same rules.
 _FILES = ("telemetry.manifest_path", "telemetry.csv_path")
-NOT_HASHED = ("run_id", "data_root", "storage.path", "artifacts.root", "http.ca_bundle", "http.cache_dir", *_FILES)
+NOT_HASHED = ("run_id", "data_root", "storage.path", "artifacts", "http.ca_bundle", "http.cache_dir", *_FILES)
 
 
 def plain(value: Any, secret: str | None = MASK) -> Any:

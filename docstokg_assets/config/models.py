@@ -25,7 +25,7 @@ from resources.settings import Loaded, Section, load
 
 PREFERRED_ORDER = ("arxiv", "openalex", "unpaywall", "crossref", "doi", "landing", "wayback")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "lake", "reports", "logs", "sandbox", "dagster"})
+_TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "cas", "spool", "lake", "reports", "logs", "sandbox", "dagster"})
 ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key"}
 
 
@@ -162,7 +162,10 @@ class ContentDownloadConfig(Section):
         return self.storage.location(self.data_root)
 
     @property
-    def artifact_root(self) -> Path:
+    def artifact_root(self) -> Path | str:
+        """A folder, or what a bucket is called."""
+        if self.artifacts.store == "s3":
+            return f"s3://{self.artifacts.bucket}/{self.artifacts.prefix}"
         return self.artifacts.root or self.data_root
 
 

@@ -49,6 +49,10 @@ REASON_TEXT: Mapping[Reason, Plain] = {
         "The answer is neither PDF, XML nor a usable page.", "None here: report the link to its provider."
     ),
     Reason.SIZE_MISMATCH: Plain("Fewer bytes came than the host announced; nothing is kept.", _TRIED_AGAIN),
+    Reason.CHECKSUM_MISMATCH: Plain(
+        "The file is not the one whose checksum was stated, also after the retries; nothing is kept.",
+        "None here: the host must repair it.",
+    ),
     Reason.TRUNCATED: Plain("The transfer ended early inside its coding; nothing is kept.", _TRIED_AGAIN),
     Reason.REDIRECT_LOOP: Plain("Redirects went in a circle or past ten hops.", "None here: open it in a browser."),
     Reason.BLOCKED_ADDRESS: Plain(

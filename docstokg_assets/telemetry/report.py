@@ -87,7 +87,7 @@ class Table:
 
 
 def build_report(
-    data_root: Path, scope: Scope, catalog: Waits, now: datetime, artifact_root: Path | None = None
+    data_root: Path, scope: Scope, catalog: Waits, now: datetime, artifact_root: Path | str | None = None
 ) -> Report:
     """From the lake, and from the queue who waits. `lake.export_manifest` first brings the lake up to date."""
     with open_lake(data_root) as con:
@@ -121,8 +121,9 @@ FROM outcomes WHERE {scope} AND retry_at > $now GROUP BY ALL
 """
 
 
-def _files(data_root: Path, artifact_root: Path, scope: Scope, catalog: Waits) -> list[tuple[str, str]]:
-    places = [("Files", artifact_root / kind) for kind in ("PDF", "HTML", "XML")]
+def _files(data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Waits) -> list[tuple[str, str]]:
+    elsewhere = [("Files", artifact_root)] if isinstance(artifact_root, str) else []
+    places = [("Files", Path(artifact_root, kind)) for kind in ("PDF", "HTML", "XML", "cas") if not elsewhere]
     if scope.run_id:
         places.append(("Run folder", data_root / scope.run_id))
     places += [
@@ -130,7 +131,7 @@ def _files(data_root: Path, artifact_root: Path, scope: Scope, catalog: Waits) -
         ("Parquet", data_root / "lake"),
         ("DuckDB views", data_root / "telemetry.duckdb"),
     ]
-    return [(label, str(path.resolve())) for label, path in places if path.exists()]
+    return elsewhere + [(label, str(path.resolve())) for label, path in places if path.exists()]
 
 
 # -- the tables, the same for every format ---------------------------------------------------------------------------

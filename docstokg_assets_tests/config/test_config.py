@@ -72,7 +72,7 @@ def test_each_example_file_validates(example: Path) -> None:
     [
         ("storage: {backend: mysql}", "must be 'sqlite' or 'postgres'"),
         ("rate_limit: {backend: mongo}", "must be 'memory', 'multiprocess', 'sqlite', 'redis' or 'postgres'"),
-        ("artifacts: {cas_enabled: true}", "unknown key artifacts.cas_enabled; known here: root"),
+        ("artifacts: {cas_enabled: true}", "unknown key artifacts.cas_enabled; known here: store, layout, root"),
         ("telemetry: {sinks: [otlp]}", "must be 'jsonl', 'csv' or 'console'"),
     ],
 )

@@ -12,35 +12,21 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
+from resources.artifacts.store import Found, Part, Stored, StoreError, StoreFull, final_path, names_of, parts_folder
+
 PART_PREFIX = ".part-"
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class StoreError(Exception):
-    """The store cannot do what was asked; the message names the path and the remedy."""
-
-
-class StoreFull(StoreError):
-    """There is no room left on the disk of the store."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A file that is durable under its final name. `path` is relative to the root of the store."""
-
-    path: str
-    bytes: int
-
-
 class PartFile:
-    """A file that is being written beside its target, under a name that nobody reads."""
+    """A part in the folder of its target, or at least on the same disk."""
 
     def __init__(self, path: Path, folder: int, fd: int) -> None:
         self.path = path
@@ -49,7 +35,7 @@ class PartFile:
         self._fd: int | None = fd
 
     def write(self, chunk: bytes) -> None:
-        """Write all of `chunk` at once, past any buffer. On failure nothing is left behind."""
+        """Write all of `chunk` at once, past any buffer."""
         remaining = memoryview(chunk)
         with self._usable() as (_, fd):
             while remaining:
@@ -64,8 +50,12 @@ class PartFile:
             os.fsync(folder)
         self._close()
 
+    def reader(self) -> BufferedReader:
+        """What was written so far, from its beginning, for a store that keeps it elsewhere."""
+        with self._usable() as (folder, _):
+            return os.fdopen(os.open(self.path.name, _READ, dir_fd=folder), "rb")
+
     def discard(self) -> None:
-        """Leave nothing behind. Safe at any time, also twice, also after the part was committed."""
         if self._folder is not None:
             with suppress(OSError):
                 os.unlink(self.path.name, dir_fd=self._folder)
@@ -91,37 +81,36 @@ class PartFile:
 class FileSystemStore:
     """Safe for use by several threads and processes on one root."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, layout: str = "readable") -> None:
+        self.root, self.layout = root, layout
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _store_error(root, error) from error
         self.begin("").discard()  # a root that cannot be written to is known now, not after the first download
 
-    def begin(self, relative_dir: str) -> PartFile:
-        """A new part in the folder of its target, which is created when it is not there yet."""
-        relative_path = "/".join(filter(None, (relative_dir, PART_PREFIX + secrets.token_hex(12))))
-        with self._at(relative_path, create=True) as (folder, name):
-            fd = os.open(name, _NEW_FILE, 0o666, dir_fd=folder)
-            return PartFile(self.root / relative_path, os.dup(folder), fd)
+    def begin(self, folder: str) -> PartFile:
+        """The folder is created when it is not there yet."""
+        name = PART_PREFIX + secrets.token_hex(12)
+        relative_path = "/".join(filter(None, (parts_folder(self.layout, folder), name)))
+        with self._at(relative_path, create=True) as (opened, name):
+            fd = os.open(name, _NEW_FILE, 0o666, dir_fd=opened)
+            return PartFile(self.root / relative_path, os.dup(opened), fd)
 
-    def commit(self, part: PartFile, relative_path: str) -> Stored:
-        """Give the part its final name. When this returns, the file survives a loss of power; before, there is none.
-
-        What had the name before is replaced; a symbolic link is replaced too, not followed.
-        """
+    def commit(self, part: Part, path: str, sha256: str) -> Stored:
+        """A symbolic link that has the name is replaced too, not followed."""
+        assert isinstance(part, PartFile)
         try:
-            with self._at(relative_path, create=True) as (folder, name):
+            place = final_path(self.layout, path, sha256)
+            with self._at(place, create=True) as (folder, name):
                 part.move_to(folder, name)
         finally:
             part.discard()
-        return Stored(relative_path, part.bytes_written)
+        return Stored(place, part.bytes_written)
 
     def open_read(self, relative_path: str) -> BufferedReader:
-        """FileNotFoundError when it is not there."""
         with self._at(relative_path) as (folder, name):
-            return os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb")
+            return os.fdopen(os.open(name, _READ, dir_fd=folder), "rb")
 
     def exists(self, relative_path: str) -> bool:
         """Whether a regular file is there; a symbolic link is none."""
@@ -132,12 +121,10 @@ class FileSystemStore:
             return False
 
     def sha256_of(self, relative_path: str) -> tuple[str, int]:
-        """Hash and size of the file as it is now on the disk. FileNotFoundError when it is not there."""
         with self.open_read(relative_path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
 
     def delete(self, relative_path: str) -> bool:
-        """Whether there was something to delete."""
         try:
             with self._at(relative_path) as (folder, name):
                 os.unlink(name, dir_fd=folder)
@@ -146,33 +133,39 @@ class FileSystemStore:
             return False
         return True
 
-    def iter_files(self, under: str = "") -> Iterator[str]:
-        """The relative paths of all files in a folder and below, without parts and symbolic links."""
-        return (path for path, _ in self._walk(under, parts=False))
-
-    def stale_parts(self, older_than_s: float, under: str = "") -> list[str]:
-        """Parts that nobody has written to for a while: whoever wrote them was killed. They may be deleted."""
-        before = time.time() - older_than_s
-        return [path for path, written_at in self._walk(under, parts=True) if written_at < before]
-
-    def _walk(self, under: str, parts: bool) -> Iterator[tuple[str, float]]:
-        """Regular files with the time of their last change, only parts or only others. The name is looked at before the file:
-        parts are few among very many. What vanishes meanwhile is passed over."""
+    def iter_files(self, under: str = "") -> Iterator[Found]:
+        """Symbolic links are no files."""
         if under:
-            _names(under)
+            names_of(under)
         for folder, subfolders, files in os.walk(self.root / under):
             subfolders.sort()
-            for path in (Path(folder, name) for name in sorted(files) if _is_part(name) is parts):
-                with suppress(FileNotFoundError):
-                    status = path.lstat()
-                    if stat.S_ISREG(status.st_mode):
-                        yield path.relative_to(self.root).as_posix(), status.st_mtime
+            yield from self._found(Path(folder, name) for name in sorted(files) if not name.startswith(PART_PREFIX))
+
+    def stale_parts(self, older_than_s: float, folder: str) -> list[Found]:
+        """Parts lie in the folder itself, so nothing below is looked at: a large store is not walked over for them."""
+        before = time.time() - older_than_s
+        with suppress(FileNotFoundError, NotADirectoryError):
+            names = sorted(os.listdir(self.root / folder))
+            parts = self._found(self.root / folder / name for name in names if name.startswith(PART_PREFIX))
+            return [part for part in parts if part.changed_at < before]
+        return []
+
+    def place(self, folder: str = "") -> str:
+        return str((self.root / folder).resolve())
+
+    def _found(self, paths: Iterable[Path]) -> Iterator[Found]:
+        """What vanishes meanwhile is passed over."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    yield Found(path.relative_to(self.root).as_posix(), status.st_size, status.st_mtime)
 
     @contextmanager
     def _at(self, relative_path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
         """The folder of a path, opened, and the last name on it. What goes wrong inside leaves as a StoreError;
         FileNotFoundError stays what it is, unless the folder was to be created."""
-        *folders, name = _names(relative_path)
+        *folders, name = names_of(relative_path)
         try:
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -199,18 +192,6 @@ def _step_into(parent: int, name: str, create: bool) -> int:
         os.mkdir(name, dir_fd=parent)
         os.fsync(parent)
     return os.open(name, _FOLDER, dir_fd=parent)
-
-
-def _is_part(path: str) -> bool:
-    return path.rpartition("/")[2].startswith(PART_PREFIX)
-
-
-def _names(relative_path: str) -> list[str]:
-    """The names on the way; refuses what is not a plain path downwards."""
-    names = relative_path.split("/")
-    if any(name in ("", ".", "..") or "\0" in name for name in names):
-        raise StoreError(f"{relative_path!r} is not a path inside the artifact store")
-    return names
 
 
 def _store_error(path: Path, error: OSError) -> StoreError:

@@ -43,6 +43,7 @@ from resources.catalog.rows import (
     attempt_to_row,
     entry_from_row,
     entry_to_row,
+    from_json,
     run_from_row,
     to_json,
 )
@@ -206,6 +207,21 @@ class Catalog(Queue, Hosts):
         statement = select(artifacts).where(artifacts.c.sha256 == sha256).order_by(artifacts.c.id)
         with self._read() as connection:
             return [artifact_from_row(row) for row in connection.execute(statement).mappings()]
+
+    def named_files(self) -> Iterator[str]:
+        """The path of every file that a row names, some more than once; also what is kept for a work whose search still waits."""
+        rows = select(artifacts.c.path).union_all(
+            select(catalog_entries.c.path).where(catalog_entries.c.path.is_not(None))
+        )
+        several = select(catalog_entries.c.html_paths).where(catalog_entries.c.html_paths != "[]")
+        kept = select(queue.c.progress).where(queue.c.progress.like('%"html":{%'))
+        with self._read() as connection:
+            yield from connection.execute(rows).scalars()
+            for paths in connection.execute(several).scalars():
+                yield from from_json(paths)
+            for progress in connection.execute(kept).scalars():
+                if html := from_json(progress)["html"]:
+                    yield html["path"]
 
     # runs
 

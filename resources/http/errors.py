@@ -16,6 +16,7 @@
     │   ├── BodyTooLarge        too-large
     │   ├── BodyTooShort        size-mismatch       fewer bytes than Content-Length said
     │   ├── BodyTruncated       truncated           the content coding or the chunks ended early
+    │   ├── ChecksumMismatch    checksum-mismatch   other bytes than the server or a provider says that they are
     │   ├── ContentRefused      policy-type, policy-size, unexpected-ct   whoever takes the body does not want it
     │   └── Interrupted         interrupted         we are shutting down
     └── RedirectLoop            redirect-loop       a loop, or more than ten hops
@@ -25,7 +26,12 @@ A caller that knows only HttpError can record any of them: `error.reason` is the
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from resources.records import Reason
+
+if TYPE_CHECKING:
+    from resources.http.messages import Unfinished
 
 
 class HttpError(Exception):
@@ -35,6 +41,9 @@ class HttpError(Exception):
         super().__init__(message)
         self.url = url
         self.until = until  # epoch seconds, where waiting would help
+        self.unfinished: Unfinished | None = (
+            None  # the beginning of a body that broke off, where its rest can be asked for
+        )
 
 
 class RefusedError(HttpError):
@@ -95,6 +104,10 @@ class BodyTooShort(TransportError):
 
 class BodyTruncated(TransportError):
     reason = Reason.TRUNCATED
+
+
+class ChecksumMismatch(TransportError):
+    reason = Reason.CHECKSUM_MISMATCH
 
 
 class ContentRefused(TransportError):

@@ -39,7 +39,7 @@ from resources.http.errors import (
 from resources.http.guard import guarded_url
 from resources.http.headers import request_headers, robots_token
 from resources.http.hosts import MAX_ROBOTS_BYTES, HostBook, Rules
-from resources.http.messages import BodySink, Request, Response, ResponseHead, Role
+from resources.http.messages import BodySink, Request, Response, ResponseHead, Role, Unfinished
 from resources.http.retry import Again, CloseHost, Decision, Settled, decide
 from resources.http.settings import HttpSettings, RetrySettings, RobotsSettings
 from resources.records import Reason, Status
@@ -69,6 +69,7 @@ class Send:
     secret_params: Mapping[str, str]
     beginning_only: bool = False
     open_sink: Any = None  # Callable[[ResponseHead], BodySink] | None
+    unfinished: Unfinished | None = None  # its rest is what is asked for
     resolver: str | None = None
     min_interval_s: float | None = None  # crawl-delay
     timeouts: tuple[float, float] | None = None
@@ -101,6 +102,7 @@ class Reply:
     bytes_read: int
     elapsed_ms: int
     waited_ms: int = 0
+    went_on_at: int = 0  # bytes that an earlier try had brought
 
 
 Step = Send | Pause
@@ -299,32 +301,34 @@ class Exchanger:
         self, request: Request, send: Send, log: AttemptLog, retry: RetrySettings, patient: bool
     ) -> Generator[Step, Reply | None, Reply]:
         tries = 0
-        while True:
-            yield from self._wait_while_closed(request, send, log, retry, patient, untried=not tries)
-            reply: Reply | None = None
-            error: HttpError | None = None
-            try:
-                reply = yield send
-            except HttpError as failure:
-                error = failure
-            if reply is None and error is None:
-                continue  # the host was closed while this waited for its turn
-            tries += 1
-            self._log_breaker(request, send, log, self.hosts.report(send.host, _failed(reply, error)))
-            decision = self._decide(request, retry, tries, reply, error)
-            if isinstance(decision, CloseHost):
-                self._close(request, send, log, tries, reply, decision)
-            elif decision.retry_after_s:  # the whole host asked for it, so nobody else goes there meanwhile
-                self.hosts.close(send.host, self.clock.wall() + decision.retry_after_s, str(Reason.RETRY_AFTER))
-            if isinstance(decision, Again):
-                self._log_try(request, send, log, tries, reply, error, decision)
-                yield Pause(decision.delay_s, send.host, decision.reason)
-                continue
-            self._log_try(request, send, log, tries, reply, error, None)
-            if error is not None:
-                raise error
-            assert reply is not None
-            return reply
+        with _Beginning() as beginning:
+            while True:
+                yield from self._wait_while_closed(request, send, log, retry, patient, untried=not tries)
+                reply: Reply | None = None
+                error: HttpError | None = None
+                try:
+                    reply = yield beginning.rest_of(send)
+                except HttpError as failure:
+                    error = failure
+                if reply is None and error is None:
+                    continue  # the host was closed while this waited for its turn
+                beginning.keep(reply, error)
+                tries += 1
+                self._log_breaker(request, send, log, self.hosts.report(send.host, _failed(reply, error)))
+                decision = self._decide(request, retry, tries, reply, error)
+                if isinstance(decision, CloseHost):
+                    self._close(request, send, log, tries, reply, decision)
+                elif decision.retry_after_s:  # the whole host asked for it, so nobody else goes there meanwhile
+                    self.hosts.close(send.host, self.clock.wall() + decision.retry_after_s, str(Reason.RETRY_AFTER))
+                if isinstance(decision, Again):
+                    self._log_try(request, send, log, tries, reply, error, decision)
+                    yield Pause(decision.delay_s, send.host, decision.reason)
+                    continue
+                self._log_try(request, send, log, tries, reply, error, None)
+                if error is not None:
+                    raise error
+                assert reply is not None
+                return reply
 
     def _decide(
         self, request: Request, retry: RetrySettings, tries: int, reply: Reply | None, error: HttpError | None
@@ -389,6 +393,8 @@ class Exchanger:
         extra: dict[str, Any] = {}
         if reply is not None and reply.waited_ms:
             extra["sleep_ms"] = reply.waited_ms
+        if reply is not None and reply.went_on_at:
+            extra["went_on_at"] = reply.went_on_at
         if again is not None and not closing:
             extra |= {"attempt": tries, "sleep_ms": round(again.delay_s * 1000)}
         if error is not None:
@@ -410,6 +416,33 @@ class Exchanger:
             cache_hit=status is Status.HTTP_304 and request.role is not Role.ARTIFACT,
             retry_after_s=again.retry_after_s if again is not None else None,
         )
+
+
+class _Beginning:
+    """What came of a body that broke off, between two tries. Let go when the exchange ends without its rest."""
+
+    def __init__(self) -> None:
+        self._unfinished: Unfinished | None = None
+
+    def __enter__(self) -> _Beginning:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._unfinished is not None:
+            self._unfinished.sink.abort()
+
+    def rest_of(self, send: Send) -> Send:
+        begun = self._unfinished
+        return send if begun is None else replace(send, headers={**send.headers, **begun.headers}, unfinished=begun)
+
+    def keep(self, reply: Reply | None, error: HttpError | None) -> None:
+        """An answer that is no success says nothing of the file; any other has used the beginning, or done away with it."""
+        if reply is not None and 200 <= reply.head.status < 300:
+            self._unfinished = None
+        if error is not None:
+            if self._unfinished is not None and error.unfinished is None:
+                self._unfinished.sink.abort()
+            self._unfinished = error.unfinished
 
 
 def _failed(reply: Reply | None, error: HttpError | None) -> bool | None:

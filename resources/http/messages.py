@@ -58,6 +58,36 @@ class BodySink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The beginning of a body that broke off: in a sink, which goes on with the rest or is told that there is none."""
+
+    head: ResponseHead
+    sink: BodySink
+    size: int
+    etag: str
+
+    @classmethod
+    def of(cls, head: ResponseHead, sink: BodySink, size: int) -> Unfinished | None:
+        """None where the rest cannot be asked for: that needs ranges, a strong validator, and bytes that are not coded."""
+        etag = head.headers.get("etag", "")
+        coded = head.headers.get("content-encoding", "identity").strip().lower() != "identity"
+        ranges = "bytes" in head.headers.get("accept-ranges", "").lower()
+        if head.status != 200 or size == 0 or coded or not ranges or not etag.startswith('"'):
+            return None
+        return cls(head, sink, size, etag)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What asks for the rest, or for all of it if it has changed."""
+        return {"Range": f"bytes={self.size}-", "If-Range": self.etag}
+
+    def is_continued_by(self, head: ResponseHead) -> bool:
+        first, _, size = head.headers.get("content-range", "").removeprefix("bytes ").partition("/")
+        fits = first.startswith(f"{self.size}-") and size in ("*", str(self.head.content_length or size))
+        return head.status == 206 and fits and head.headers.get("etag", self.etag) == self.etag
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     url: str
     role: Role

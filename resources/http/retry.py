@@ -13,6 +13,7 @@ from email.utils import mktime_tz, parsedate_tz
 from resources.http.errors import (
     BodyTooShort,
     BodyTruncated,
+    ChecksumMismatch,
     ConnectionFailed,
     DeadlineExceeded,
     HttpError,
@@ -21,7 +22,7 @@ from resources.http.errors import (
 from resources.http.settings import RetrySettings
 from resources.records import Reason
 
-RETRIED_ERRORS = (ConnectionFailed, DeadlineExceeded, ProtocolViolation, BodyTooShort, BodyTruncated)
+RETRIED_ERRORS = (ConnectionFailed, DeadlineExceeded, ProtocolViolation, BodyTooShort, BodyTruncated, ChecksumMismatch)
 _LONGEST_S = 366 * 86_400.0
 
 

@@ -17,8 +17,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -46,7 +47,7 @@ from resources.http.errors import (
 )
 from resources.http.exchange import Reply, Send
 from resources.http.guard import refuse_private_peer
-from resources.http.messages import ResponseHead
+from resources.http.messages import BodySink, ResponseHead, Unfinished
 from resources.http.settings import HttpSettings
 
 _IDLE_ADAPTERS = 256
@@ -56,6 +57,7 @@ _PLAIN_URL = re.compile(
     r"https?://[a-z0-9.-]+(:\d+)?(/(?!\.)[\w.~!$&'()*+,;=:@-]*)+(\?[\w.~!$&'()*+,;=:@/?-]*)?", re.ASCII
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_BROKEN_OFF = (ConnectionFailed, DeadlineExceeded, ProtocolViolation, BodyTooShort, BodyTruncated)
 _OF_LIBRARIES = (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError)
 
 # Its lines name whole URLs, keys and all; what happened is in our own records, without them.
@@ -81,16 +83,20 @@ class Wire:
         prepared = _prepare(send)
         deadline = started + self.settings.deadline_s
         with self._adapter(group) as adapter, Watched(self.watchdog, send.url, deadline) as watched:
-            with _TranslatedErrors(watched):
-                answer: Any = adapter.send(prepared, timeout=self._timeouts(send), proxies=self._proxies())
+            try:
+                with _TranslatedErrors(watched):
+                    answer: Any = adapter.send(prepared, timeout=self._timeouts(send), proxies=self._proxies())
+            except HttpError as error:
+                error.unfinished = send.unfinished  # nobody answered, so it is worth as much as before
+                raise
             try:
                 if "set-cookie" in answer.headers:
                     extract_cookies_to_jar(send.jar, prepared, answer)  # type: ignore[no-untyped-call]
                 head = ResponseHead(answer.status, send.url, {k.lower(): v for k, v in answer.headers.items()})
-                body, payload, count = _read(send, head, _chunks(answer, self.chunk_bytes, watched))
+                reply = _read(send, head, _Body(answer, self.chunk_bytes, watched))
             finally:
                 _give_back(answer)
-        return Reply(head, body, payload, count, round((time.monotonic() - started) * 1000), waited_ms)
+        return replace(reply, elapsed_ms=round((time.monotonic() - started) * 1000), waited_ms=waited_ms)
 
     def interrupt(self, reason: str = "the run is being ended") -> None:
         """Cut every request in flight; their sends raise Interrupted."""
@@ -416,27 +422,63 @@ def _with_params(url: str, params: Any) -> str:
     return urlunsplit(parts._replace(query=f"{parts.query}&{extra}" if parts.query else extra))
 
 
-def _chunks(raw: Any, size: int, watched: Watched) -> Iterator[bytes]:
-    """The decoded body in pieces; what goes wrong with the connection is told in our own errors."""
-    with _TranslatedErrors(watched):
-        coding = raw.headers.get("content-encoding", "")
-        for chunk in decoded(raw.stream(size, decode_content=False), coding):
-            watched.check()
-            yield chunk
-        watched.check()
+class _Body:
+    """The decoded body in pieces; what goes wrong with the connection is told in our own errors. `as_sent`: the pieces are the
+    very bytes that came, so that a place in one is a place in the other."""
+
+    def __init__(self, raw: Any, size: int, watched: Watched) -> None:
+        self._raw, self._size, self._watched = raw, size, watched
+        self.as_sent = True
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._checked(lambda: decoded(self._looked_at(), self._raw.headers.get("content-encoding", "")))
+
+    def rest(self) -> Iterator[bytes]:
+        """Of a body that began earlier: its first bytes are in the middle of something."""
+        return self._checked(lambda: self._raw.stream(self._size, decode_content=False))
+
+    def _looked_at(self) -> Iterator[bytes]:
+        pieces = self._raw.stream(self._size, decode_content=False)
+        for number, piece in enumerate(pieces):
+            self.as_sent = self.as_sent and not (number == 0 and piece.startswith(b"\x1f"))
+            yield piece
+
+    def _checked(self, pieces: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
+        with _TranslatedErrors(self._watched):
+            for piece in pieces():
+                self._watched.check()
+                yield piece
+            self._watched.check()
 
 
-def _read(send: Send, head: ResponseHead, chunks: Iterable[bytes]) -> tuple[bytes, Any, int]:
+def _read(send: Send, head: ResponseHead, body: _Body) -> Reply:
+    begun = send.unfinished
+    if begun is not None and begun.is_continued_by(head):
+        return _into(begun.sink, begun.head, body.rest(), body, begun.size)
+    if begun is not None and head.status in (206, 416):
+        raise BodyTruncated("the rest does not fit the beginning", url=send.url)
+    if begun is not None and 200 <= head.status < 300:
+        begun.sink.abort()  # it has changed, and comes whole
     sink = send.sink_for(head)
-    if sink is None:
-        body = _page(send, chunks)
-        return body, None, len(body)
-    count = 0
+    if sink is not None:
+        return _into(sink, head, body, body, 0)
+    page = _page(send, body)
+    return Reply(head, page, None, len(page), 0)
+
+
+def _into(sink: BodySink, head: ResponseHead, pieces: Iterable[bytes], body: _Body, size: int) -> Reply:
+    """A body that breaks off, and whose rest can be asked for, leaves with the error; otherwise nothing is left of it."""
+    went_on_at = size
     try:
-        for chunk in chunks:
-            count += len(chunk)
-            sink.write(chunk)
-        return b"", sink.finish(), count
+        for piece in pieces:
+            sink.write(piece)
+            size += len(piece)
+        return Reply(head, b"", sink.finish(), size, 0, went_on_at=went_on_at)
+    except _BROKEN_OFF as error:
+        error.unfinished = Unfinished.of(head, sink, size) if body.as_sent else None
+        if error.unfinished is None:
+            sink.abort()
+        raise
     except BaseException:
         sink.abort()
         raise

@@ -1,0 +1,107 @@
+"""What every artifact store can do, whatever it is made of: parts that nobody reads, files that are whole, and errors with their
+remedies. A store knows bytes and relative paths; what a file is called is decided by the domain.
+
+Two layouts: `readable` takes the path as it is given; `cas` keeps a file under the hash of its bytes, the same bytes once, and
+leaves the given name to the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+CAS = "cas"
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; the message names the path and the remedy."""
+
+
+class StoreFull(StoreError):
+    """There is no room left on the disk of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file that is durable under its final name. `path` is relative to the root of the store."""
+
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file, or a part of one, that lies in the store. `changed_at` is in epoch seconds."""
+
+    path: str
+    bytes: int
+    changed_at: float
+
+
+class Part(Protocol):
+    """A file that is being written, under a name that nobody reads."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def bytes_written(self) -> int: ...
+
+    def write(self, chunk: bytes) -> None:
+        """On failure nothing is left behind."""
+
+    def discard(self) -> None:
+        """Leave nothing behind. Safe at any time, also twice, also after the part was committed."""
+
+
+class ArtifactStore(Protocol):
+    """Safe for use by several threads, processes and, where its medium is shared, machines."""
+
+    def begin(self, folder: str) -> Part: ...
+
+    def commit(self, part: Part, path: str, sha256: str) -> Stored:
+        """Give the part, whose bytes have this hash, its final name: `path`, or in layout `cas` the one made of the hash. When
+        this returns, the file survives a loss of power; before, there is none. What had the name before is replaced: in one
+        layout a name belongs to one work, in the other to one hash, so it was an older or a damaged copy."""
+
+    def open_read(self, path: str) -> BinaryIO:
+        """FileNotFoundError when it is not there."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def sha256_of(self, path: str) -> tuple[str, int]:
+        """Hash and size of the bytes as they are now. FileNotFoundError when it is not there."""
+
+    def delete(self, path: str) -> bool:
+        """A file, or what `stale_parts` found. Whether there was something to delete."""
+
+    def iter_files(self, under: str) -> Iterator[Found]:
+        """All files in a folder and below, by name, without parts."""
+
+    def stale_parts(self, older_than_s: float, folder: str) -> list[Found]:
+        """Parts begun in this folder that nobody has written to for a while: whoever wrote them was killed."""
+
+    def place(self, folder: str = "") -> str:
+        """Where a person finds it."""
+
+
+def final_path(layout: str, path: str, sha256: str) -> str:
+    """Fanned out over 65,536 folders, so that none of them grows long with millions of files."""
+    *_, name = names_of(path)
+    if layout != CAS:
+        return path
+    return f"{CAS}/{sha256[:2]}/{sha256[2:4]}/{sha256}{name[name.rfind('.') :] if '.' in name else ''}"
+
+
+def parts_folder(layout: str, folder: str) -> str:
+    return CAS if layout == CAS else folder
+
+
+def names_of(path: str) -> list[str]:
+    """The names on the way; refuses what is not a plain path downwards."""
+    names = path.split("/")
+    if any(name in ("", ".", "..") or "\0" in name for name in names):
+        raise StoreError(f"{path!r} is not a path inside the artifact store")
+    return names
