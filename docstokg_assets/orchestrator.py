@@ -31,9 +31,9 @@ from docstokg_assets.progress import Progress
 from docstokg_assets.recorder import Recorder
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers
 from docstokg_assets.sources import Asker, Collected, Planned, in_batches, plan_works, store_works, works_of_filter
+from docstokg_assets.telemetry.account import ATTEMPTS, MANIFEST, rebuild_lines, summary_of_run, write_account
 from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
-from docstokg_assets.telemetry.manifest import as_row, metrics_summary, write_last_csv, write_metrics
-from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
+from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.telemetry.views import write_telemetry_duckdb
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
@@ -44,6 +44,7 @@ from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
 from resources.mounts import refuse_network_filesystem
+from resources.otlp import OtlpLogs
 from resources.rate_limit.limiter import Limiter
 from resources.settings import SettingsError
 
@@ -150,7 +151,12 @@ class DownloadRun:
 
     def __enter__(self) -> DownloadRun:
         catalog = self.services.catalog
+        before = catalog.run(self.run_id)
+        if before is not None and before.finished_at is None and (self.folder / MANIFEST).exists():
+            log.info("run %s had not come to its end; its manifest is made again from the catalog", self.run_id)
+            rebuild_lines(catalog, self.folder, before)
         catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
+        self._first_hash = self.config_hash if before is None else before.config_hash
         for owner in catalog.lease_owners():
             if process_is_gone(owner):
                 given_back = catalog.release_owner(owner)
@@ -161,6 +167,7 @@ class DownloadRun:
                 self.services.store.delete(part)
         self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
         self._recorder = Recorder(catalog, self._sinks)
+        self._note_configuration()
         self._recorder.__enter__()
         return self
 
@@ -288,13 +295,20 @@ class DownloadRun:
         except Exception as error:
             log.warning("the configuration was not reloaded: %s", error)
             return
-        self.config = config
+        self.config, self.config_hash = config, config_hash(config)
+        self._note_configuration()
         self.resolvers = resolvers_of(config)
         self.services.limiter.replace_settings(config.rate_limit)
         self.services.client.replace_settings(config.http, config.robots)
         self._limit_resolvers()
-        self._dispatcher.replace_rules(self._pipeline(), request_policies(self.resolvers, config))
+        self._dispatcher.replace_rules(
+            self._pipeline(), request_policies(self.resolvers, config), config_hash=self.config_hash
+        )
         log.info("configuration reloaded; works that are under way keep the plan they began with")
+
+    def _note_configuration(self) -> None:
+        """The run's rows name the configuration that it began with; what is done under another one says so itself."""
+        self._recorder.config_hash = self.config_hash if self.config_hash != self._first_hash else None
 
     def _open_sinks(self) -> list[AttemptSink]:
         made: list[AttemptSink] = []
@@ -308,25 +322,20 @@ class DownloadRun:
     def _open_sink(self, name: str) -> AttemptSink:
         telemetry = self.config.telemetry
         if name == "jsonl":
-            return JsonlSink(telemetry.manifest_path or self.folder / "manifest.jsonl", config_hash=self.config_hash)
-        return CsvSink(telemetry.csv_path or self.folder / "attempts.csv") if name == "csv" else ConsoleSink()
+            return JsonlSink(telemetry.manifest_path or self.folder / MANIFEST, config_hash=self._first_hash)
+        if name == "otlp" and telemetry.otlp_endpoint is not None:
+            logs = OtlpLogs(telemetry.otlp_endpoint, telemetry.otlp_timeout_s)
+            return OtlpSink(logs, config_hash=self._first_hash)
+        return CsvSink(telemetry.csv_path or self.folder / ATTEMPTS) if name == "csv" else ConsoleSink()
 
     def _account(self) -> None:
         """The files of the run folder, from the catalog; each can be made again from it."""
         catalog = self.services.catalog
-        outcomes = [as_row(entry) for entry in catalog.entries(run_id=self.run_id)]
-        summary = metrics_summary(self._attempt_rows(), outcomes)
+        self._sinks.flush()
+        summary = summary_of_run(catalog, self.run_id, self._sinks.dropped)
         self._sinks.log_summary(summary)
-        write_metrics(self.folder / "manifest.metrics.json", summary)
-        write_last_csv(self.folder / "manifest.last.csv", outcomes, self.config.telemetry.last_csv_rows)
         catalog.finish_run(self.run_id, summary)
-        catalog.slice_to(self.folder / "manifest.sqlite3", self.run_id)
-
-    def _attempt_rows(self) -> Iterator[Mapping[str, Any]]:
-        position = 0
-        while page := self.services.catalog.attempts_after(position, 10_000, run_id=self.run_id):
-            yield from (as_row(stored.record) for stored in page)
-            position = page[-1].position
+        write_account(catalog, self.folder, self.run_id, summary, self.config.telemetry.last_csv_rows)
 
 
 def export_lake(services: Services) -> tuple[int, int]:

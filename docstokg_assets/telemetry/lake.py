@@ -179,6 +179,9 @@ class LakeWriter:
                 writers[year].write_batch(_columns(schema, batch))
         return tuple(parts.values())
 
+    def parts(self, table: str) -> list[Path]:
+        return sorted((self._lake / table).glob("year=*/part-*.parquet"))
+
 
 def _yearly_batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
     remaining = iter(rows)
@@ -226,6 +229,17 @@ def export_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     if outcomes.count:
         catalog.set_export_position("lake.outcomes", outcomes.position)
     return Exported(attempts.count, outcomes.count, parts)
+
+
+def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
+    """All attempts and outcomes anew. The old parts go when the new ones are there, so that a reader always sees each row."""
+    old = [*lake.parts("attempts"), *lake.parts("outcomes")]
+    for name in ("lake.attempts", "lake.outcomes"):
+        catalog.set_export_position(name, 0)
+    exported = export_manifest(catalog, lake)
+    for part in old:
+        part.unlink()
+    return exported
 
 
 _Page = Sequence[tuple[int, Mapping[str, Any]]]

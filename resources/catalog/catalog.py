@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, insert, select, update
 from sqlalchemy import func as sql
 
 from resources.catalog.database import (
@@ -53,6 +53,7 @@ from resources.catalog.schema import (
     exports,
     meta,
     queue,
+    run_works,
     runs,
     set_aside,
 )
@@ -101,8 +102,9 @@ class Catalog(Queue, Hosts):
             files += [artifact for artifact in batch.artifacts if artifact.work_id not in lost]
             _execute(connection, _ADD_ATTEMPTS, [attempt_to_row(record) for record in batch.attempts])
             _execute(connection, _ADD_ARTIFACTS, [artifact_to_row(artifact, now) for artifact in files])
+            changed = [item for item in finished if not item.outcome.leaves_as_is]
             _execute(
-                connection, _SAVE_ENTRIES, [entry_to_row(item, now, revision + n) for n, item in enumerate(finished)]
+                connection, _SAVE_ENTRIES, [entry_to_row(item, now, revision + n) for n, item in enumerate(changed)]
             )
             plans = [held[item.work_id, item.owner] for item in finished]
             settled = [_after_finish(item, plan, now) for item, plan in zip(finished, plans, strict=True)]
@@ -140,18 +142,33 @@ class Catalog(Queue, Hosts):
             )
         return None if row is None else entry_from_row(row)
 
+    def entries_of(self, work_ids: Iterable[str]) -> Iterator[Entry]:
+        """The latest outcomes of these works, those that have one."""
+        for portion in portions(work_ids):
+            statement = select(catalog_entries).where(catalog_entries.c.work_id.in_(portion))
+            with self._read() as connection:
+                rows = connection.execute(statement).mappings().all()
+            yield from map(entry_from_row, rows)
+
     def entries(
         self,
         *,
         year: int | None = None,
         run_id: str | None = None,
+        of_run: str | None = None,
         classification: Classification | None = None,
         reason: Reason | None = None,
     ) -> Iterator[Entry]:
-        """The latest outcomes by work id, in pages, so that a long reading holds nobody up. `run_id`: settled by it."""
+        """The latest outcomes by work id, in pages, so that a long reading holds nobody up.
+
+        `run_id`: settled by that run; `of_run`: of works that the run was to settle, whoever did.
+        """
         statement = select(catalog_entries).order_by(catalog_entries.c.work_id).limit(_PAGE)
         if year is not None:
             statement = statement.where(year_is(catalog_entries.c.year, year))
+        if of_run is not None:
+            works = select(run_works.c.work_id).where(run_works.c.run_id == of_run)
+            statement = statement.where(catalog_entries.c.work_id.in_(works))
         for column, value in (("run_id", run_id), ("classification", classification), ("reason", reason)):
             if value is not None:
                 statement = statement.where(catalog_entries.c[column] == str(value))
@@ -178,6 +195,31 @@ class Catalog(Queue, Hosts):
                 for classification, reason, kind, count in connection.execute(statement)
             ]
 
+    def latest_files(self, run_id: str, limit: int) -> list[Entry]:
+        """What the run stored last, the newest first."""
+        c = catalog_entries.c
+        stored = (c.run_id == run_id, c.classification == str(Classification.SUCCESS), c.path.is_not(None))
+        statement = select(catalog_entries).where(*stored).order_by(c.finished_at.desc(), c.work_id).limit(limit)
+        with self._read() as connection:
+            return [entry_from_row(row) for row in connection.execute(statement).mappings()]
+
+    def counted_outcomes(self, run_id: str) -> list[dict[str, Any]]:
+        """The outcomes that a run settled, equal ones as one row with their number `n`; `retry_at` is None or not."""
+        c = catalog_entries.c
+        waits = case((c.retry_at.is_not(None), 1)).label("retry_at")
+        return self._counted(run_id, catalog_entries, [c.resolver, c.classification, c.reason, waits])
+
+    def counted_attempts(self, run_id: str) -> list[dict[str, Any]]:
+        """The attempts of a run, equal ones as one row with their number `n`."""
+        c = attempts.c
+        return self._counted(run_id, attempts, [c.resolver, c.role, c.status, c.reason, c.http_status])
+
+    def _counted(self, run_id: str, table: Table, columns: Sequence[ColumnElement[Any]]) -> list[dict[str, Any]]:
+        statement = select(*columns, sql.count().label("n")).where(table.c.run_id == run_id)
+        with self._read() as connection:
+            rows = connection.execute(statement.group_by(*columns).order_by(*columns)).mappings()
+            return [dict(row) for row in rows]
+
     def artifacts_of(self, work_id: str) -> list[Artifact]:
         """The files that were stored for a work, the first one first."""
         statement = select(artifacts).where(artifacts.c.work_id == work_id).order_by(artifacts.c.id)
@@ -187,8 +229,9 @@ class Catalog(Queue, Hosts):
     # runs
 
     def start_run(self, run_id: str, kind: str, config_hash: str, scope: Mapping[str, Any]) -> None:
-        """Open a run. One that is already known is opened again and keeps the time of its first start."""
-        opening = upsert(runs, ["config_hash", "scope", "finished_at", "summary"])
+        """Open a run. One that is already known is opened again and keeps the time and configuration of its first start:
+        what was done under another one says so itself."""
+        opening = upsert(runs, ["scope", "finished_at", "summary"])
         values = {"run_id": run_id, "kind": kind, "config_hash": config_hash, "scope": to_json(scope)}
         with self._write() as connection:
             times = {"started_at": now_of(connection), "finished_at": None, "summary": None}

@@ -6,7 +6,7 @@ clock of the database, and whoever lost it can record nothing (see `Catalog.comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -52,6 +52,7 @@ _FREED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 _AGAIN: dict[str, Any] = {**_FREED, "state": "queued", "not_before": 0.0, "wait_reason": None}
 _AFRESH: dict[str, Any] = {"progress": None, "tries": 0}
 
+_NOTE = update(queue).where(queue.c.work_id == bindparam("id")).values(progress=bindparam("noted"))
 _REPLAN = update(queue).where(queue.c.work_id == bindparam("id"))
 
 
@@ -77,14 +78,26 @@ class Queue(Database):
 
     def reopen(self, work_ids: Iterable[str]) -> int:
         """Have these works done again from the start, whatever came of them; works that somebody holds are not."""
+        return self.reopen_with((work_id, None) for work_id in work_ids)
+
+    def reopen_with(self, works: Iterable[tuple[str, Mapping[str, Any] | None]]) -> int:
+        """The same for works that begin with some progress, such as what is known of the copy that they have."""
         reopened = 0
-        for batch in portions(work_ids):
+        for batch in portions(works):
             with self._write() as connection:
-                reopened += connection.execute(
+                free = select(queue.c.work_id).where(
+                    queue.c.work_id.in_([work_id for work_id, _ in batch]), queue.c.state != "leased"
+                )
+                ids = set(connection.execute(free).scalars())
+                connection.execute(
                     update(queue)
-                    .where(queue.c.work_id.in_(batch), queue.c.state != "leased")
+                    .where(queue.c.work_id.in_(ids))
                     .values(**_AGAIN, **_AFRESH, updated_at=now_of(connection))
-                ).rowcount
+                )
+                noted = [{"id": i, "noted": to_json(note)} for i, note in batch if note is not None and i in ids]
+                if noted:
+                    connection.execute(_NOTE, noted)
+            reopened += len(ids)
         return reopened
 
     def claim(
