@@ -18,9 +18,8 @@ from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, o
 
 if TYPE_CHECKING:
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.telemetry.metrics import Scope
     from docstokg_assets.telemetry.views import Answer
-    from resources.catalog import Catalog
+    from resources.catalog import Catalog, Run
 
 SHOWN_ROWS = 100
 
@@ -57,11 +56,11 @@ def report(
     from docstokg_assets.telemetry.metrics import Scope
     from docstokg_assets.telemetry.views import write_telemetry_duckdb
 
-    run_id, out = _place(run, out)
-    settings, scope = _settings(config, out), Scope(year, run_id)
+    run_id, out = place(run, out)
+    settings, scope = settings_of(config, out), Scope(year, run_id)
     data_root = settings.data_root
-    with _catalog(settings.catalog_path) as catalog:
-        _check_known(catalog, scope, data_root)
+    with open_catalog(settings.catalog_path) as catalog:
+        check_known(catalog, run_id, data_root)
         if export_manifest(catalog, LakeWriter(data_root)).parts:
             write_telemetry_duckdb(data_root)
         built = reports.build_report(data_root, scope, catalog, datetime.now(UTC))
@@ -84,17 +83,17 @@ def query(
     """Ask the Parquet telemetry with DuckDB. Nothing can be changed by it."""
     from docstokg_assets.telemetry.views import QueryError, query_lake
 
-    data_root = _settings(config, out).data_root
+    data_root = settings_of(config, out).data_root
     if not (data_root / "lake").is_dir():
-        _fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
+        fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
     try:
         answer = query_lake(data_root, sql, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
     except QueryError as error:
-        _fail(f"the query was not answered: {error}")
+        fail(f"the query was not answered: {error}")
     {QueryFormat.TABLE: _print_table, QueryFormat.JSON: _print_json, QueryFormat.CSV: _print_csv}[format](answer)
 
 
-def _place(run: str | None, out: Path | None) -> tuple[str | None, Path | None]:
+def place(run: str | None, out: Path | None) -> tuple[str | None, Path | None]:
     """Run id and data root; a run that is given as a folder says both."""
     if run is None or (Path(run).name == run and (out is not None or not Path(run).is_dir())):
         return run, out
@@ -102,28 +101,34 @@ def _place(run: str | None, out: Path | None) -> tuple[str | None, Path | None]:
     return folder.name, out or folder.parent
 
 
-def _settings(config: Path | None, out: Path | None) -> ContentDownloadConfig:
+def settings_of(config: Path | None, out: Path | None) -> ContentDownloadConfig:
     return load_for_cli(config, os.environ, overrides_from(out=out)).value
 
 
 @contextmanager
-def _catalog(path: Path) -> Iterator[Catalog]:
+def open_catalog(path: Path) -> Iterator[Catalog]:
     from resources.catalog import Catalog, CatalogError
 
-    if not path.is_file():
-        _fail(f"there is no catalog at {path}. Give the data root with --out; `content pull` makes one.")
+    check_there(path)
     try:
         with Catalog.open(path) as catalog:
             yield catalog
     except CatalogError as error:
-        _fail(str(error))
+        fail(str(error))
 
 
-def _check_known(catalog: Catalog, scope: Scope, data_root: Path) -> None:
-    if scope.run_id is None or catalog.run(scope.run_id) is not None:
-        return
+def check_there(path: Path) -> None:
+    """A catalog in a file is not made by asking for it."""
+    if not path.is_file():
+        fail(f"there is no catalog at {path}. Give the data root with --out; `content pull` makes one.")
+
+
+def check_known(catalog: Catalog, run_id: str | None, data_root: Path) -> Run | None:
+    """The run of that id; ends the command when there is none."""
+    if run_id is None or (found := catalog.run(run_id)) is not None:
+        return None if run_id is None else found
     known = ", ".join(run.run_id for run in catalog.runs()[:5]) or "none yet"
-    _fail(f"{data_root} knows no run {scope.run_id}. The latest runs are: {known}.")
+    fail(f"{data_root} knows no run {run_id}. The latest runs are: {known}.")
 
 
 def _print_table(answer: Answer) -> None:
@@ -173,7 +178,7 @@ def _print_csv(answer: Answer) -> None:
     writer.writerows([csv_cell(cell) for cell in row] for row in answer.rows)
 
 
-def _fail(message: str) -> NoReturn:
+def fail(message: str) -> NoReturn:
     typer.echo(f"content: {message}", err=True)
     raise typer.Exit(2)
 

@@ -80,14 +80,13 @@ class Queue(Database):
         """Have these works done again from the start, whatever came of them; works that somebody holds are not."""
         return self.reopen_with((work_id, None) for work_id in work_ids)
 
-    def reopen_with(self, works: Iterable[tuple[str, Mapping[str, Any] | None]]) -> int:
+    def reopen_with(self, works: Iterable[tuple[str, Mapping[str, Any] | None]], *, only_done: bool = False) -> int:
         """The same for works that begin with some progress, such as what is known of the copy that they have."""
+        state = queue.c.state == "done" if only_done else queue.c.state != "leased"
         reopened = 0
         for batch in portions(works):
             with self._write() as connection:
-                free = select(queue.c.work_id).where(
-                    queue.c.work_id.in_([work_id for work_id, _ in batch]), queue.c.state != "leased"
-                )
+                free = select(queue.c.work_id).where(queue.c.work_id.in_([work_id for work_id, _ in batch]), state)
                 ids = set(connection.execute(free).scalars())
                 connection.execute(
                     update(queue)
@@ -99,6 +98,14 @@ class Queue(Database):
                     connection.execute(_NOTE, noted)
             reopened += len(ids)
         return reopened
+
+    def records_of(self, work_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The stored records of these works."""
+        for portion in portions(work_ids):
+            statement = select(queue.c.work_id, queue.c.record).where(queue.c.work_id.in_(portion))
+            with self._read() as connection:
+                rows = connection.execute(statement).all()
+            yield from ((row.work_id, from_json(row.record)) for row in rows)
 
     def claim(
         self,

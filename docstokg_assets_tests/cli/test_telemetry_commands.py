@@ -1,0 +1,120 @@
+"""`content telemetry`: what a run wrote comes out as one file, and comes back when it was lost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from docstokg_assets.telemetry.lake import SCHEMAS
+
+if TYPE_CHECKING:
+    from docstokg_assets_tests.cli.conftest import Ended, Place
+
+WORKS_PER_YEAR = 15
+Content = Callable[..., "Ended"]
+FILES = ("manifest.jsonl", "attempts.csv", "manifest.metrics.json", "manifest.last.csv")
+
+
+@pytest.fixture
+def pulled(place: Place, content: Content) -> Place:
+    assert content(*place.arguments("--query", "publication_year:2024")).code == 0
+    return place
+
+
+def run_id(place: Place) -> str:
+    ((found,),) = place.rows("SELECT run_id FROM runs")
+    return str(found)
+
+
+def lines(path: Path) -> list[bytes]:
+    return sorted(path.read_bytes().splitlines())
+
+
+def lake(place: Place, table: str) -> list[str]:
+    parts = (place.out / "lake" / table).rglob("*.parquet")
+    return sorted(str(row) for part in parts for row in pq.ParquetFile(part).read().to_pylist())
+
+
+@pytest.mark.requirement("TEL-4", "TEL-6")
+def test_what_was_lost_comes_back_to_the_byte(pulled: Place, content: Content) -> None:
+    folder = pulled.out / run_id(pulled)
+    before = {name: lines(folder / name) for name in FILES}
+    parquet = {table: lake(pulled, table) for table in ("attempts", "outcomes")}
+    shutil.rmtree(folder)
+    shutil.rmtree(pulled.out / "lake" / "attempts")
+    shutil.rmtree(pulled.out / "lake" / "outcomes")
+    ended = content("telemetry", "rebuild", "--config", str(pulled.config), "--out", str(pulled.out))
+    assert ended.code == 0 and f"lake: {len(parquet['attempts'])} attempts" in ended.err
+    assert {name: lines(folder / name) for name in FILES} == before
+    assert {table: lake(pulled, table) for table in ("attempts", "outcomes")} == parquet
+    with duckdb.connect(str(pulled.out / "telemetry.duckdb"), read_only=True) as con:
+        assert con.execute("SELECT count(*) FROM outcomes").fetchall() == [(WORKS_PER_YEAR,)]
+
+
+@pytest.mark.requirement("TEL-4")
+def test_one_run_is_made_again_without_touching_the_lake(pulled: Place, content: Content) -> None:
+    folder = pulled.out / run_id(pulled)
+    manifest, parts = lines(folder / "manifest.jsonl"), sorted((pulled.out / "lake").rglob("*"))
+    (folder / "manifest.jsonl").write_text("torn")
+    ended = content("telemetry", "rebuild", "--run", str(folder), "--config", str(pulled.config))
+    assert ended.code == 0 and "lake" not in ended.err
+    assert lines(folder / "manifest.jsonl") == manifest and sorted((pulled.out / "lake").rglob("*")) == parts
+
+
+@pytest.mark.requirement("TEL-6", "CLI-1")
+def test_attempts_come_out_as_parquet_csv_and_json_lines(pulled: Place, content: Content, tmp_path: Path) -> None:
+    attempts = pulled.rows("SELECT worker_id, seq FROM attempts")
+    file = tmp_path / "analysis.parquet"
+    run = str(pulled.out / run_id(pulled))
+    ended = content("telemetry", "export", "--run", run, "--format", "parquet", "--out", str(file))
+    assert ended.code == 0 and f"{len(attempts)} attempts in {file}" in ended.err
+    table = pq.read_table(file)
+    assert table.schema.names == [*SCHEMAS["attempts"].names, "year"]
+    assert {(row["worker_id"], row["seq"]) for row in table.to_pylist()} == set(attempts)
+    options = ("--data-root", str(pulled.out), "--table", "outcomes")
+    printed = content("telemetry", "export", *options, "--format", "csv").out
+    titles = dict(pulled.rows("SELECT work_id, title FROM catalog_entries"))
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert {row["work_id"] for row in rows} == set(titles)
+    printed = content("telemetry", "export", *options, "--format", "jsonl").out
+    assert {row["work_id"]: row["title"] for row in map(json.loads, printed.splitlines())} == titles
+
+
+@pytest.mark.requirement("TEL-2")
+def test_fault_45_a_title_that_is_a_formula_is_disarmed_in_csv_and_raw_in_json_lines(
+    pulled: Place, content: Content
+) -> None:
+    with sqlite3.connect(pulled.out / "catalog.sqlite3") as database:
+        database.execute("UPDATE catalog_entries SET title = '=HYPERLINK(1)', revision = revision + 1000")
+    options = ("telemetry", "export", "--data-root", str(pulled.out), "--table", "outcomes", "--format")
+    rows = csv.DictReader(io.StringIO(content(*options, "csv").out))
+    assert {row["title"] for row in rows} == {"'=HYPERLINK(1)"}
+    assert {json.loads(line)["title"] for line in content(*options, "jsonl").out.splitlines()} == {"=HYPERLINK(1)"}
+
+
+@pytest.mark.requirement("CLI-1")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("export", "--format", "parquet"), "Parquet needs a file: --out analysis.parquet"),
+        (("export", "--format", "csv", "--table", "works", "--run", "x"), "works do not belong to runs"),
+        (("export", "--format", "csv", "--run", "01NEVER"), "knows no run 01NEVER"),
+        (("export", "--out", "/proc/no/x.parquet"), "/proc/no/x.parquet cannot be written"),
+        (("export", "--format", "xlsx"), "'xlsx' is not one of 'parquet', 'csv', 'jsonl'"),
+        (("rebuild", "--run", "01NEVER"), "knows no run 01NEVER"),
+    ],
+)
+def test_what_cannot_be_done_is_said(pulled: Place, content: Content, arguments: tuple[str, ...], told: str) -> None:
+    root = "--out" if arguments[0] == "rebuild" else "--data-root"
+    ended = content("telemetry", *arguments, root, str(pulled.out))
+    assert ended.code == 2 and told in ended.err
