@@ -31,13 +31,21 @@ from docstokg_assets.progress import Progress
 from docstokg_assets.recorder import Recorder
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers
 from docstokg_assets.sources import Asker, Collected, Planned, in_batches, plan_works, store_works, works_of_filter
-from docstokg_assets.telemetry.account import ATTEMPTS, MANIFEST, rebuild_lines, summary_of_run, write_account
+from docstokg_assets.telemetry.account import (
+    ATTEMPTS,
+    MANIFEST,
+    lines_are_missing,
+    rebuild_lines,
+    summary_of_run,
+    write_account,
+)
 from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
 from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.telemetry.views import write_telemetry_duckdb
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
 from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Run
 from resources.clock import SystemClock, utc
 from resources.http.attempts import AttemptLog
 from resources.http.cache import HttpCache
@@ -86,6 +94,11 @@ def process_is_gone(owner: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def was_cut_off(catalog: Catalog, run: Run) -> bool:
+    """Whether a run has no end, and nobody is at work who might still bring it to one."""
+    return run.finished_at is None and all(map(process_is_gone, catalog.lease_owners()))
 
 
 @contextmanager
@@ -152,8 +165,8 @@ class DownloadRun:
     def __enter__(self) -> DownloadRun:
         catalog = self.services.catalog
         before = catalog.run(self.run_id)
-        if before is not None and before.finished_at is None and (self.folder / MANIFEST).exists():
-            log.info("run %s had not come to its end; its manifest is made again from the catalog", self.run_id)
+        if before is not None and was_cut_off(catalog, before) and lines_are_missing(catalog, self.folder, self.run_id):
+            log.info("the end of the manifest of run %s is missing; it is made again from the catalog", self.run_id)
             rebuild_lines(catalog, self.folder, before)
         catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
         self._first_hash = self.config_hash if before is None else before.config_hash

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from resources.http.redact import redact_url
+
 if TYPE_CHECKING:
     from opentelemetry._logs import LogRecord
 
 Value = str | int | float | bool | Sequence[str]
 _PROJECT = "docstokg-contentdownload"
 _EXPORTER_LOG = logging.getLogger("opentelemetry.exporter.otlp")
+_EXPORTER_LOG.addHandler(logging.NullHandler())  # else what it says after its end goes to the terminal
+_EXPORTER_LOG.propagate = False
 
 
 class OtlpError(Exception):
@@ -56,7 +60,6 @@ class OtlpLogs:
         self._scope = InstrumentationScope(_PROJECT)
         self._said = _Said()
         _EXPORTER_LOG.addHandler(self._said)
-        _EXPORTER_LOG.propagate = False
 
     def send(self, events: Sequence[Event]) -> None:
         from opentelemetry.sdk._logs import ReadableLogRecord
@@ -64,7 +67,9 @@ class OtlpLogs:
 
         batch = [ReadableLogRecord(_record(event), self._resource, self._scope) for event in events]
         if self._exporter.export(batch) is not LogRecordExportResult.SUCCESS:
-            raise OtlpError(f"the collector {self.endpoint} did not take {len(batch)} records: {self._said.last}")
+            raise OtlpError(
+                f"the collector {redact_url(self.endpoint)} did not take {len(batch)} records: {self._said.last}"
+            )
 
     def close(self) -> None:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the library gives it no types

@@ -73,7 +73,10 @@ def report(
 
 
 def query(
-    sql: Annotated[str, typer.Argument(help="One SELECT over works, plans, attempts, outcomes, artifacts, metrics.")],
+    sql: Annotated[
+        str,
+        typer.Argument(help="One SELECT over works, plans, attempts, outcomes, artifacts, metrics, or its .sql file."),
+    ],
     out: OutOption = None,
     format: Annotated[
         QueryFormat, typer.Option(help="A table shows the first 100 rows, the others all.")
@@ -87,7 +90,11 @@ def query(
     if not (data_root / "lake").is_dir():
         fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
     try:
-        answer = query_lake(data_root, sql, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
+        text = Path(sql).read_text(encoding="utf-8") if sql.endswith(".sql") else sql
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{sql} cannot be read: {error}")
+    try:
+        answer = query_lake(data_root, text, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
     except QueryError as error:
         fail(f"the query was not answered: {error}")
     {QueryFormat.TABLE: _print_table, QueryFormat.JSON: _print_json, QueryFormat.CSV: _print_csv}[format](answer)

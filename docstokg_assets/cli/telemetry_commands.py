@@ -88,10 +88,10 @@ def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption =
 
 
 def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
-    from docstokg_assets.orchestrator import process_is_gone
+    from docstokg_assets.orchestrator import was_cut_off
     from docstokg_assets.telemetry.account import rebuild_lines, write_account
 
-    if run.finished_at is None and not all(map(process_is_gone, catalog.lease_owners())):
+    if run.finished_at is None and not was_cut_off(catalog, run):
         typer.echo(f"{run.run_id}: may still be going on, so its files are left as they are", err=True)
         return
     count = rebuild_lines(catalog, folder, run)

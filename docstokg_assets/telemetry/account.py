@@ -32,6 +32,17 @@ def write_account(catalog: Catalog, folder: Path, run_id: str, summary: dict[str
     catalog.slice_to(folder / "manifest.sqlite3", run_id)
 
 
+def lines_are_missing(catalog: Catalog, folder: Path, run_id: str) -> bool:
+    """Whether the manifest lacks lines that the catalog could give, as after a kill. One that is elsewhere lacks nothing."""
+    try:
+        with (folder / MANIFEST).open("rb") as file:
+            kinds = Counter(line[:23] for line in file if line.endswith(b"\n"))
+    except FileNotFoundError:
+        return False
+    counted = {b"attempt": catalog.counted_attempts(run_id), b"outcome": catalog.counted_outcomes(run_id)}
+    return any(kinds[b'{"record_type":"' + kind] < sum(row["n"] for row in rows) for kind, rows in counted.items())
+
+
 def rebuild_lines(catalog: Catalog, folder: Path, run: Run) -> int:
     """`manifest.jsonl` and `attempts.csv` of a run as it wrote them, in the catalog's order; the number of attempts.
 

@@ -237,7 +237,7 @@ class OtlpSink(_Closing):
         with self._idle:
             self._idle.wait_for(lambda: self._unsent == 0, self._logs.timeout_s)
             if self._unsent:
-                self._lose(self._unsent, OtlpError(f"{self._logs.endpoint} was too slow"))
+                self._lose(self._unsent, OtlpError("the collector was too slow for the last records"))
                 self._unsent = 0
         self._logs.close()
         with suppress(queue.Full):
@@ -250,7 +250,7 @@ class OtlpSink(_Closing):
                 self._waiting.put_nowait(event)
                 self._unsent += 1
             except queue.Full:
-                self._lose(1, OtlpError(f"{self._logs.endpoint} takes records more slowly than they are made"))
+                self._lose(1, OtlpError("the collector takes records more slowly than they are made"))
         self._report()
 
     def _send(self) -> None:

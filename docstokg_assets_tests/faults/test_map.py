@@ -9,7 +9,7 @@ from pathlib import Path
 import docstokg_assets
 
 ROOT = Path(docstokg_assets.__file__).parents[1]
-ROWS = [*range(1, 29), 32, 33, 34, 38, 40, 46]
+ROWS = [*range(1, 29), 32, 33, 34, 35, 37, 38, 40, 45, 46]
 
 
 def rows() -> dict[str, list[str]]:

@@ -7,12 +7,14 @@ and a run's slice can be written out as a file of its own. Decides nothing about
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, case, insert, select, update
 from sqlalchemy import func as sql
 
 from resources.catalog.database import (
@@ -59,6 +61,7 @@ from resources.catalog.schema import (
 )
 from resources.records import Classification, Kind, Reason
 
+Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
 _PAGE = 1_000
 _ADD_ATTEMPTS = insert_missing(attempts)
 _ADD_ARTIFACTS = insert_missing(artifacts)
@@ -273,12 +276,22 @@ class Catalog(Queue, Hosts):
         with self._read() as connection:
             return [attempt_from_row(row) for row in connection.execute(statement).mappings()]
 
-    def entries_after(self, revision: int, limit: int) -> list[Entry]:
-        """The outcomes that changed after `revision`, each as it is now."""
+    def attempt_columns_after(self, position: int, limit: int) -> Columns:
+        """The same rows as `attempts_after`, column by column and as they are stored, for those who move very many."""
+        statement = select(attempts).where(attempts.c.id > position).order_by(attempts.c.id).limit(limit)
+        return self._columns(statement)
+
+    def entry_columns_after(self, revision: int, limit: int) -> Columns:
+        """The outcomes that changed after `revision`, each as it is now, column by column and as they are stored."""
         changed = catalog_entries.c.revision > revision
-        statement = select(catalog_entries).where(changed).order_by(catalog_entries.c.revision).limit(limit)
+        return self._columns(select(catalog_entries).where(changed).order_by(catalog_entries.c.revision).limit(limit))
+
+    def _columns(self, statement: Select[Any]) -> Columns:
         with self._read() as connection:
-            return [entry_from_row(row) for row in connection.execute(statement).mappings()]
+            found = connection.execute(statement)
+            names = tuple(found.keys())
+            columns = tuple(zip(*found.all(), strict=True))
+        return dict(zip(names, columns, strict=True)) if columns else {}
 
     def artifacts_after(self, position: int, limit: int) -> list[Artifact]:
         statement = select(artifacts).where(artifacts.c.id > position).order_by(artifacts.c.id).limit(limit)
@@ -306,9 +319,12 @@ class Catalog(Queue, Hosts):
                 with self._read() as source, target.begin() as copy:
                     self._need_run(source, run_id)
                     create_tables(copy)
-                    for table in SLICE_TABLES:
+                    file = source.engine.url.database if source.dialect.name == "sqlite" else None
+                    for table in SLICE_TABLES if file is None else ():
                         _copy_rows(source, copy, table, run_id)
                 target.dispose()
+                if file is not None:
+                    _copy_inside_sqlite(file, part, run_id)
                 with part.open("rb") as written:
                     os.fsync(written.fileno())
                 part.replace(path)
@@ -370,6 +386,19 @@ def _copy_rows(source: Connection, target: Connection, table: Table, run_id: str
     marks = ", ".join("?" * len(table.columns))
     for rows in source.execute(select(table).where(table.c.run_id == run_id)).partitions(_PAGE):
         target.exec_driver_sql(f"INSERT INTO {table.name} VALUES ({marks})", [tuple(row) for row in rows])
+
+
+def _copy_inside_sqlite(source: str, target: Path, run_id: str) -> None:
+    """The same without taking every row through Python, which makes the end of a large run some ten times quicker."""
+    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        copy.execute("PRAGMA synchronous = OFF")
+        copy.execute("ATTACH DATABASE ? AS whole", (source,))
+        copy.execute("BEGIN")
+        for table in SLICE_TABLES:
+            columns = ", ".join(column.name for column in table.columns)
+            rows = f"SELECT {columns} FROM whole.{table.name} WHERE run_id = ?"
+            copy.execute(f"INSERT INTO main.{table.name} ({columns}) {rows}", (run_id,))
+        copy.execute("COMMIT")
 
 
 CatalogConnector = Catalog  # the name that programs import
