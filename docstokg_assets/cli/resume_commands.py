@@ -131,9 +131,11 @@ class _Job:
 
         services, signals, catalog = self._services, self._signals, self._services.catalog
         known = check_known(catalog, run_id, services.config.data_root)
-        year = known.scope.get("year") if known is not None else None
         # A run of a partition has no list of works of its own: what it left is what its year has left.
-        extent = Extent(run_id=None if year is not None else run_id, year=year)
+        if known is not None and "year" in known.scope:
+            extent = Extent(year=known.scope["year"])
+        else:
+            extent = Extent(run_id=run_id)
         kind, scope = ("resume", {}) if known is None else (known.kind, known.scope)
         run = DownloadRun(services, run_id, kind=kind, scope=scope, stop=signals.stop)
         signals.reload = lambda: run.reload_with(load)
