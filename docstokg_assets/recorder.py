@@ -43,9 +43,7 @@ class Recorder:
         self._inbox: queue.SimpleQueue[Entry | _Flush | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._held: dict[str, list[AttemptRecord]] = {}  # lines of files that arrived: they say what became of the file
-        self.config_hash: str | None = (
-            None  # of the configuration in force, where it is not the one that the run began with
-        )
+        self.config_hash: str | None = None  # of a configuration that is not the one that the run began with
         self.failure: Exception | None = None
 
     def __enter__(self) -> Recorder:

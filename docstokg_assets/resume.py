@@ -109,24 +109,23 @@ def verify(
     stored = (end for end in extent.entries(catalog) if _succeeded(end) and end.path and end.sha256)
 
     def found_in_store(end: Entry) -> str | None:
-        assert end.path is not None
         try:
-            return store.sha256_of(end.path)[0]
+            return store.sha256_of(str(end.path))[0]
         except FileNotFoundError:
             return None
 
     with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
         while not stop.is_set() and (page := list(itertools.islice(stored, _AT_ONCE))):
+            pairs = zip(page, pool.map(found_in_store, page), strict=True)
+            differ = {end.work_id: (end, found) for end, found in pairs if found != end.sha256}
             lost: list[tuple[str, Mapping[str, Any]]] = []
-            for end, found in zip(page, pool.map(found_in_store, page), strict=True):
-                if found == end.sha256:
-                    continue
-                assert end.path is not None
+            for work_id in catalog.done_among(differ):  # others are being fetched at the moment
+                end, found = differ[work_id]
                 if found is not None:
-                    store.delete(end.path)
-                (verified.missing if found is None else verified.damaged).append(end.work_id)
-                lost.append((end.work_id, {"replaces": {"path": end.path, "sha256": end.sha256, "found": found}}))
-            catalog.reopen_with(lost)
+                    store.delete(str(end.path))
+                (verified.missing if found is None else verified.damaged).append(work_id)
+                lost.append((work_id, {"replaces": {"path": end.path, "sha256": end.sha256, "found": found}}))
+            catalog.reopen_with(lost, only_done=True)
             verified.checked += len(page)
             on_checked(verified.checked)
     return verified

@@ -133,7 +133,7 @@ def metrics_summary(attempts: Iterable[Mapping[str, Any]], outcomes: Iterable[Ma
     works = Counter[str]()
     counts = {name: Counter[str]() for name in ("attempts", "successes", "html", "skips", "failures")}
     for row in outcomes:
-        if row.get("retry_at") is not None:
+        if row.get("retry_at") is not None or row.get("waits"):
             continue
         n, resolver = row.get("n", 1), row.get("resolver")
         ok = row["classification"] == Classification.SUCCESS

@@ -262,6 +262,8 @@ class OtlpSink(_Closing):
                     taken.append(self._waiting.get_nowait())
             running = None not in taken
             batch = [event for event in taken if event is not None]
+            if not batch:
+                return
             error: Exception | None = None
             try:
                 self._logs.send(batch)

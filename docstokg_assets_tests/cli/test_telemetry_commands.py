@@ -8,6 +8,7 @@ import json
 import shutil
 import sqlite3
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ import pytest
 import docstokg_assets
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.telemetry.lake import SCHEMAS
+from docstokg_assets_tests.collector import running
 
 if TYPE_CHECKING:
     from docstokg_assets_tests.cli.conftest import Ended, Place
@@ -92,6 +94,29 @@ def test_attempts_come_out_as_parquet_csv_and_json_lines(pulled: Place, content:
     assert {row["work_id"] for row in rows} == set(titles)
     printed = content("telemetry", "export", *options, "--format", "jsonl").out
     assert {row["work_id"]: row["title"] for row in map(json.loads, printed.splitlines())} == titles
+
+
+@pytest.mark.requirement("TEL-2")
+def test_a_run_speaks_to_a_collector_and_does_as_well_without_it(place: Place, content: Content) -> None:
+    pull = place.arguments("--query", "publication_year:2024")
+    with running() as collector:
+        telemetry = {"sinks": ["jsonl", "otlp"], "otlp_endpoint": collector.endpoint, "otlp_timeout_s": 20}
+        place.write(telemetry=telemetry)
+        ended = content(*pull)
+        names = Counter(record.event_name.partition(".")[2] for record in collector.records())
+    assert ended.code == 0 and "dropped" not in ended.err
+    assert names["attempt"] == len(place.rows("SELECT 1 FROM attempts"))
+    assert (names["outcome"], names["summary"]) == (WORKS_PER_YEAR, 1)
+
+    place.write(telemetry=telemetry | {"otlp_timeout_s": 0.2})  # nobody is at home there any more
+    shutil.rmtree(place.out)
+    again = content(*pull)
+    folder, attempts = place.out / run_id(place), len(place.rows("SELECT 1 FROM attempts"))
+    assert again.code == 0 and again.err.count("The sink otlp failed; the run goes on") == 1
+    assert f"The sink otlp dropped {attempts + WORKS_PER_YEAR + 1} records; the catalog has them all." in again.err
+    metrics = json.loads((folder / "manifest.metrics.json").read_text())
+    assert metrics["dropped"] == {"otlp": attempts + WORKS_PER_YEAR}
+    assert "Traceback" in (folder / "run.log").read_text()
 
 
 @pytest.mark.requirement("TEL-7")

@@ -207,9 +207,9 @@ class Catalog(Queue, Hosts):
             return [entry_from_row(row) for row in connection.execute(statement).mappings()]
 
     def counted_outcomes(self, run_id: str) -> list[dict[str, Any]]:
-        """The outcomes that a run settled, equal ones as one row with their number `n`; `retry_at` is None or not."""
+        """The outcomes that a run settled, equal ones as one row with their number `n`; `waits`: for another try."""
         c = catalog_entries.c
-        waits = case((c.retry_at.is_not(None), 1)).label("retry_at")
+        waits = case((c.retry_at.is_not(None), 1), else_=0).label("waits")
         return self._counted(run_id, catalog_entries, [c.resolver, c.classification, c.reason, waits])
 
     def counted_attempts(self, run_id: str) -> list[dict[str, Any]]:

@@ -99,6 +99,15 @@ class Queue(Database):
             reopened += len(ids)
         return reopened
 
+    def done_among(self, work_ids: Iterable[str]) -> set[str]:
+        """Those of these works that nobody is at and that wait for nothing."""
+        done: set[str] = set()
+        for portion in portions(work_ids):
+            statement = select(queue.c.work_id).where(queue.c.work_id.in_(portion), queue.c.state == "done")
+            with self._read() as connection:
+                done |= set(connection.execute(statement).scalars())
+        return done
+
     def records_of(self, work_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         """The stored records of these works."""
         for portion in portions(work_ids):
