@@ -39,9 +39,9 @@ from docstokg_assets.telemetry.account import (
     summary_of_run,
     write_account,
 )
-from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
+from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
-from docstokg_assets.telemetry.views import write_telemetry_duckdb
+from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
 from resources.catalog.catalog import Catalog
@@ -353,8 +353,7 @@ class DownloadRun:
 
 def export_lake(services: Services) -> tuple[int, int]:
     """Everything past the last export becomes Parquet: (attempts, outcomes)."""
-    exported = export_manifest(services.catalog, services.lake)
-    write_telemetry_duckdb(services.config.data_root)
+    exported = bring_up_to_date(services.catalog, services.config.data_root)
     return exported.attempts, exported.outcomes
 
 

@@ -52,17 +52,15 @@ def report(
     from datetime import UTC, datetime
 
     from docstokg_assets.telemetry import report as reports
-    from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
     from docstokg_assets.telemetry.metrics import Scope
-    from docstokg_assets.telemetry.views import write_telemetry_duckdb
+    from docstokg_assets.telemetry.views import bring_up_to_date
 
     run_id, out = place(run, out)
     settings, scope = settings_of(config, out), Scope(year, run_id)
     data_root = settings.data_root
     with open_catalog(settings.catalog_path) as catalog:
         check_known(catalog, run_id, data_root)
-        if export_manifest(catalog, LakeWriter(data_root)).parts:
-            write_telemetry_duckdb(data_root)
+        bring_up_to_date(catalog, data_root)
         built = reports.build_report(data_root, scope, catalog, datetime.now(UTC))
     if format is ReportFormat.TABLE:
         from rich.console import Console

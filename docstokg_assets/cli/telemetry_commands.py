@@ -41,8 +41,8 @@ def export(
     """Write attempts, or another view of the telemetry, as one file for other tools."""
     from docstokg_assets.telemetry.export import ExportFormat, ExportTable, export_table
     from docstokg_assets.telemetry.files import whole_file
-    from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
     from docstokg_assets.telemetry.metrics import Scope
+    from docstokg_assets.telemetry.views import bring_up_to_date
 
     kind, view = ExportFormat(format), ExportTable(table)
     if kind is ExportFormat.PARQUET and out is None:
@@ -53,7 +53,7 @@ def export(
     settings = settings_of(config, data_root)
     with open_catalog(settings.catalog_path) as catalog:
         check_known(catalog, run_id, settings.data_root)
-        export_manifest(catalog, LakeWriter(settings.data_root))
+        bring_up_to_date(catalog, settings.data_root)
     scope = Scope(year, run_id)
     if out is None:
         export_table(settings.data_root, view, scope, kind, sys.stdout.buffer)

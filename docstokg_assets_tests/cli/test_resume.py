@@ -126,6 +126,20 @@ def test_force_takes_up_exactly_what_the_filter_selects(
     assert ended.code == 0 and re.search(rf"^{len(wanted)} works? to be searched for again", ended.err, re.MULTILINE)
 
 
+@pytest.mark.requirement("CAT-3", "CLI-1")
+def test_a_run_of_a_partition_stands_for_the_works_of_its_year(pulled: Place, content: Content) -> None:
+    failed = {work_id for work_id, row in entries(pulled).items() if row[0] != "ok"}
+    with sqlite3.connect(pulled.out / "catalog.sqlite3") as database:
+        for name, year in (("of-2023", 2023), ("of-2024", 2024)):
+            values = (name, "dagster", 1.0, "sha256:0", f'{{"year": {year}}}')
+            database.execute(
+                "INSERT INTO runs (run_id, kind, started_at, config_hash, scope) VALUES (?, ?, ?, ?, ?)", values
+            )
+    for name, settled in (("of-2023", set[str]()), ("of-2024", failed)):
+        assert content(*resume(pulled, "--run", name, "--force", "--filter", "status=failed")).code == 0
+        assert {work_id for work_id, row in entries(pulled).items() if row[3] == name} == settled
+
+
 @pytest.mark.requirement("CAT-3")
 def test_fault_37_a_flipped_bit_and_a_missing_file_are_found_and_fetched_again(
     pulled: Place, content: Content, box: Sandbox
