@@ -45,6 +45,7 @@ from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
 from resources.catalog.catalog import Catalog
+from resources.catalog.database import CatalogError
 from resources.catalog.rows import Run
 from resources.clock import SystemClock, utc
 from resources.http.attempts import AttemptLog
@@ -348,7 +349,14 @@ class DownloadRun:
         summary = summary_of_run(catalog, self.run_id, self._sinks.dropped)
         self._sinks.log_summary(summary)
         catalog.finish_run(self.run_id, summary)
-        write_account(catalog, self.folder, self.run_id, summary, self.config.telemetry.last_csv_rows)
+        try:
+            write_account(catalog, self.folder, self.run_id, summary, self.config.telemetry.last_csv_rows)
+        except (OSError, CatalogError):
+            log.warning(
+                "Not all files of %s could be written; `content telemetry rebuild` makes them.",
+                self.folder,
+                exc_info=True,
+            )
 
 
 def export_lake(services: Services) -> tuple[int, int]:

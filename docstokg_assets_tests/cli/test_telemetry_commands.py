@@ -119,6 +119,19 @@ def test_a_run_speaks_to_a_collector_and_does_as_well_without_it(place: Place, c
     assert "Traceback" in (folder / "run.log").read_text()
 
 
+@pytest.mark.requirement("TEL-5")
+def test_a_run_does_not_fail_for_want_of_its_own_account(place: Place, content: Content) -> None:
+    place.write(run_id="named")
+    in_the_way = place.out / "named" / "manifest.last.csv"
+    in_the_way.mkdir(parents=True)
+    ended = content(*place.arguments("--query", "publication_year:2024"))
+    assert ended.code == 0 and "`content telemetry rebuild` makes them" in ended.err
+    assert place.done() == WORKS_PER_YEAR and "Traceback" in (place.out / "named" / "run.log").read_text()
+    in_the_way.rmdir()
+    assert content("telemetry", "rebuild", "--run", "named", "--out", str(place.out)).code == 0
+    assert in_the_way.read_text().count("\n") > 1
+
+
 @pytest.mark.requirement("TEL-7")
 def test_the_indicators_of_the_report_equal_those_counted_in_the_catalog(
     box: Sandbox, place: Place, content: Content
