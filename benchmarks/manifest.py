@@ -46,8 +46,9 @@ def main() -> None:
         began = time.perf_counter()
         with Catalog.open(options.root / "catalog.sqlite3") as catalog:
             told = STEPS[options.step](catalog, options.root)
-        took, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{options.step:<10} {took:7.1f} s {peak:7.0f} MB peak   {told}", flush=True)
+        took, cpu = time.perf_counter() - began, time.process_time()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{options.step:<10} {took:7.1f} s {cpu:7.1f} s CPU {peak:6.0f} MB peak   {told}", flush=True)
         return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
