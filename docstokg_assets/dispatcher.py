@@ -17,7 +17,7 @@ import queue
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, retry_time
 from docstokg_assets.progress import Progress, Waiting
@@ -221,9 +221,12 @@ class Dispatcher:
             waiting.append(Waiting("another process", self._held_elsewhere, None, "holds them"))
         return tuple(waiting)
 
-    def replace_rules(self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy]) -> None:
+    def replace_rules(
+        self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy], *, config_hash: str
+    ) -> None:
         """For searches that begin from now on; those that wait for their turn do so under the limits as they are now."""
         self.pipeline, self.policies = pipeline, policies
+        self._settings = replace(self._settings, config_hash=config_hash)
         waiting = [task for lane in self._lanes.values() for task in lane.tasks]
         self._lanes.clear()
         for task in waiting:

@@ -31,18 +31,28 @@ from docstokg_assets.progress import Progress
 from docstokg_assets.recorder import Recorder
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers
 from docstokg_assets.sources import Asker, Collected, Planned, in_batches, plan_works, store_works, works_of_filter
-from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
-from docstokg_assets.telemetry.manifest import as_row, metrics_summary, write_last_csv, write_metrics
-from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
-from docstokg_assets.telemetry.views import write_telemetry_duckdb
+from docstokg_assets.telemetry.account import (
+    ATTEMPTS,
+    MANIFEST,
+    lines_are_missing,
+    rebuild_lines,
+    summary_of_run,
+    write_account,
+)
+from docstokg_assets.telemetry.lake import LakeWriter
+from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
+from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
 from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
+from resources.catalog.database import CatalogError
+from resources.catalog.rows import Run
 from resources.clock import SystemClock, utc
 from resources.http.attempts import AttemptLog
 from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
+from resources.otlp import OtlpLogs
 from resources.rate_limit.limiter import Limiter
 from resources.settings import SettingsError
 
@@ -85,6 +95,11 @@ def process_is_gone(owner: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def was_cut_off(catalog: Catalog, run: Run) -> bool:
+    """Whether a run has no end, and nobody is at work who might still bring it to one."""
+    return run.finished_at is None and all(map(process_is_gone, catalog.lease_owners()))
 
 
 @contextmanager
@@ -149,7 +164,12 @@ class DownloadRun:
 
     def __enter__(self) -> DownloadRun:
         catalog = self.services.catalog
+        before = catalog.run(self.run_id)
+        if before is not None and was_cut_off(catalog, before) and lines_are_missing(catalog, self.folder, self.run_id):
+            log.info("the end of the manifest of run %s is missing; it is made again from the catalog", self.run_id)
+            rebuild_lines(catalog, self.folder, before)
         catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
+        self._first_hash = self.config_hash if before is None else before.config_hash
         for owner in catalog.lease_owners():
             if process_is_gone(owner):
                 given_back = catalog.release_owner(owner)
@@ -160,6 +180,7 @@ class DownloadRun:
                 self.services.store.delete(part.path)
         self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
         self._recorder = Recorder(catalog, self._sinks)
+        self._note_configuration()
         self._recorder.__enter__()
         return self
 
@@ -287,13 +308,20 @@ class DownloadRun:
         except Exception as error:
             log.warning("the configuration was not reloaded: %s", error)
             return
-        self.config = config
+        self.config, self.config_hash = config, config_hash(config)
+        self._note_configuration()
         self.resolvers = resolvers_of(config)
         self.services.limiter.replace_settings(config.rate_limit)
         self.services.client.replace_settings(config.http, config.robots)
         self._limit_resolvers()
-        self._dispatcher.replace_rules(self._pipeline(), request_policies(self.resolvers, config))
+        self._dispatcher.replace_rules(
+            self._pipeline(), request_policies(self.resolvers, config), config_hash=self.config_hash
+        )
         log.info("configuration reloaded; works that are under way keep the plan they began with")
+
+    def _note_configuration(self) -> None:
+        """The run's rows name the configuration that it began with; what is done under another one says so itself."""
+        self._recorder.config_hash = self.config_hash if self.config_hash != self._first_hash else None
 
     def _open_sinks(self) -> list[AttemptSink]:
         made: list[AttemptSink] = []
@@ -307,31 +335,32 @@ class DownloadRun:
     def _open_sink(self, name: str) -> AttemptSink:
         telemetry = self.config.telemetry
         if name == "jsonl":
-            return JsonlSink(telemetry.manifest_path or self.folder / "manifest.jsonl", config_hash=self.config_hash)
-        return CsvSink(telemetry.csv_path or self.folder / "attempts.csv") if name == "csv" else ConsoleSink()
+            return JsonlSink(telemetry.manifest_path or self.folder / MANIFEST, config_hash=self._first_hash)
+        if name == "otlp" and telemetry.otlp_endpoint is not None:
+            logs = OtlpLogs(telemetry.otlp_endpoint, telemetry.otlp_timeout_s)
+            return OtlpSink(logs, config_hash=self._first_hash)
+        return CsvSink(telemetry.csv_path or self.folder / ATTEMPTS) if name == "csv" else ConsoleSink()
 
     def _account(self) -> None:
         """The files of the run folder, from the catalog; each can be made again from it."""
         catalog = self.services.catalog
-        outcomes = [as_row(entry) for entry in catalog.entries(run_id=self.run_id)]
-        summary = metrics_summary(self._attempt_rows(), outcomes)
+        self._sinks.flush()
+        summary = summary_of_run(catalog, self.run_id, self._sinks.dropped)
         self._sinks.log_summary(summary)
-        write_metrics(self.folder / "manifest.metrics.json", summary)
-        write_last_csv(self.folder / "manifest.last.csv", outcomes, self.config.telemetry.last_csv_rows)
         catalog.finish_run(self.run_id, summary)
-        catalog.slice_to(self.folder / "manifest.sqlite3", self.run_id)
-
-    def _attempt_rows(self) -> Iterator[Mapping[str, Any]]:
-        position = 0
-        while page := self.services.catalog.attempts_after(position, 10_000, run_id=self.run_id):
-            yield from (as_row(stored.record) for stored in page)
-            position = page[-1].position
+        try:
+            write_account(catalog, self.folder, self.run_id, summary, self.config.telemetry.last_csv_rows)
+        except (OSError, CatalogError):
+            log.warning(
+                "Not all files of %s could be written; `content telemetry rebuild` makes them.",
+                self.folder,
+                exc_info=True,
+            )
 
 
 def export_lake(services: Services) -> tuple[int, int]:
     """Everything past the last export becomes Parquet: (attempts, outcomes)."""
-    exported = export_manifest(services.catalog, services.lake)
-    write_telemetry_duckdb(services.config.data_root)
+    exported = bring_up_to_date(services.catalog, services.config.data_root)
     return exported.attempts, exported.outcomes
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from docstokg_assets.download import (
     DownloadLimits,
     DownloadStreamResult,
+    failed,
     finalize_candidate_download,
     prepare_candidate_download,
     stream_candidate_payload,
@@ -61,6 +62,21 @@ class Failure:
         return (self.url is None, self.tier.order, self.rank)
 
 
+@dataclass(frozen=True, slots=True)
+class KeptCopy:
+    """The file that we have of a work, for a search that only asks whether it is still the current one."""
+
+    url: str
+    resolver: str
+    tier: Tier
+    kind: Kind
+    sha256: str
+    etag: str | None = None
+    last_modified: str | None = None
+    version: str | None = None
+    license: str | None = None
+
+
 @dataclass(slots=True)
 class Pursuit:
     """All that is known in the search for one work."""
@@ -78,6 +94,8 @@ class Pursuit:
     requests: int = 0
     active_ms: int = 0
     waits: int = 0  # how often the work was given back for a broken host that would soon be tried again
+    kept: KeptCopy | None = None  # then nothing else is asked
+    replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
 
     @classmethod
     def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> Pursuit:
@@ -161,6 +179,8 @@ class Pursuit:
             "requests": self.requests,
             "waits": self.waits,
             "active_ms": self.active_ms,
+            "kept": asdict(self.kept) if self.kept is not None else None,
+            "replaces": self.replaces,
         }
 
     def _restore(self, progress: Mapping[str, Any]) -> None:
@@ -178,6 +198,9 @@ class Pursuit:
         self.requests = int(progress.get("requests", 0))
         self.waits = int(progress.get("waits", 0))
         self.active_ms = int(progress.get("active_ms", 0))
+        self.replaces = progress.get("replaces")
+        if kept := progress.get("kept"):
+            self.kept = KeptCopy(**kept | {"tier": Tier(kept["tier"]), "kind": Kind(kept["kind"])})
         if progress.get("html"):
             raw = dict(progress["html"])
             raw["reason"], raw["kind"] = Reason(raw["reason"]), Kind(raw["kind"])
@@ -219,6 +242,12 @@ class ResolverPipeline:
         return Pursuit.begin(make_plan(work, self.resolvers.values()), progress)
 
     def pursue(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
+        if pursuit.kept is not None:
+            return (yield from self._revalidate(pursuit.kept, work, pursuit))
+        outcome = yield from self._search(work, pursuit, log)
+        return replace(outcome, meta={**outcome.meta, "replaces": pursuit.replaces}) if pursuit.replaces else outcome
+
+    def _search(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
         while (action := pursuit.next_action()) is not None:
             if isinstance(action, str):
                 yield from self._ask(self.resolvers[action], work, pursuit)
@@ -304,6 +333,30 @@ class ResolverPipeline:
                 pursuit, candidate, reason, http_status=response.status, kind=outcome.kind, note=str(dict(outcome.meta))
             )
         return outcome
+
+    def _revalidate(self, kept: KeptCopy, work: Work, pursuit: Pursuit) -> Search:
+        """One GET that names our copy. Only another file of its kind takes its place; whatever else comes leaves it there."""
+        target = Target.XML if kept.kind is Kind.XML else Target.PDF
+        candidate = Candidate(kept.url, kept.resolver, kept.tier, target, version=kept.version, license=kept.license)
+        pursuit.tried(candidate.resolver)
+        plan = replace(prepare_candidate_download(candidate), etag=kept.etag, last_modified=kept.last_modified)
+        try:
+            response = yield from stream_candidate_payload(
+                plan, candidate, self._store, self._settings.limits, self._obeys_robots(candidate)
+            )
+        except Interrupted:
+            raise
+        except HttpError as error:
+            return _left_as_is(failed(candidate, error.reason))
+        stream = response.payload
+        if isinstance(stream, DownloadStreamResult):
+            same, other_kind = stream.sha256 == kept.sha256, (stream.kind is Kind.XML) != (kept.kind is Kind.XML)
+            if same or other_kind or stream.part is None:
+                if stream.part is not None:
+                    stream.part.discard()
+                return _left_as_is(failed(candidate, Reason.NOT_MODIFIED if same else Reason.UNEXPECTED_CT))
+        outcome = finalize_candidate_download(work, candidate, response, self._store, conditional=True)
+        return self._succeeded(outcome, pursuit) if outcome.ok else _left_as_is(outcome)
 
     def _passes_precheck(self, candidate: Candidate, pursuit: Pursuit) -> Generator[Request, Response, bool]:
         """HEAD where it tells something. A refused HEAD tells nothing; an HTML answer makes the URL a page to read."""
@@ -418,6 +471,10 @@ class ResolverPipeline:
 def _told(error: HttpError) -> dict[str, Any]:
     """What a Failure keeps of an error."""
     return {"until": error.until, "host": host_of(error.url) if error.url else None, "note": str(error)}
+
+
+def _left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
+    return replace(outcome, ok=True, classification=Classification.SKIP)
 
 
 def conclude(pursuit: Pursuit) -> DownloadOutcome:

@@ -10,12 +10,13 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
+from docstokg_assets.telemetry.manifest import as_row
 from docstokg_assets.telemetry.sinks import SinkSet
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import Batch, Finished, Parked, entry_to_row
+from resources.catalog.rows import Batch, Finished, Parked
+from resources.catalog.rows import Entry as EndedWork
 from resources.records import AttemptRecord
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class Recorder:
         self._catalog, self._sinks, self.done = catalog, sinks, done
         self._inbox: queue.SimpleQueue[Entry | _Flush | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._held: dict[str, list[AttemptRecord]] = {}  # lines of files that arrived: they say what became of the file
+        self.config_hash: str | None = None  # of a configuration that is not the one that the run began with
         self.failure: Exception | None = None
 
     def __enter__(self) -> Recorder:
@@ -52,6 +55,8 @@ class Recorder:
         self._thread.join()
 
     def record(self, entry: Entry) -> None:
+        if self.config_hash is not None and isinstance(entry, AttemptRecord):
+            entry = replace(entry, extra={**entry.extra, "config_hash": self.config_hash})
         self._inbox.put(entry)
 
     def flush(self) -> None:
@@ -80,6 +85,8 @@ class Recorder:
             for item in items:
                 if isinstance(item, _Flush):
                     item.reached.set()
+        for work_id in list(self._held):
+            self._tell(work_id, None)
 
     def _write(self, entries: Iterable[Entry]) -> None:
         attempts = [e for e in entries if isinstance(e, AttemptRecord)]
@@ -87,18 +94,24 @@ class Recorder:
         parked = [e for e in entries if isinstance(e, Parked)]
         lost = set(self._catalog.commit(Batch(attempts, finished, parked)))
         for attempt in attempts:
-            self._sinks.log_attempt(attempt)
-        now = self._catalog.now() if finished else 0.0
-        for end in finished:
-            if end.work_id in lost:
-                log.warning("%s was taken over by another process; its outcome here is not recorded", end.work_id)
+            if attempt.work_id is not None and "sha256" in attempt.extra:
+                self._held.setdefault(attempt.work_id, []).append(attempt)
             else:
-                self._sinks.log_outcome(outcome_for_manifest(end, now))
-            self.done(end, end.work_id not in lost)
+                self._sinks.log_attempt(attempt)
+        settled = [end.work_id for end in finished if end.work_id not in lost and not end.outcome.leaves_as_is]
+        ends = {end.work_id: end for end in self._catalog.entries_of(settled)}
+        for item in finished:
+            if item.work_id in lost:
+                log.warning("%s was taken over by another process; its outcome here is not recorded", item.work_id)
+            self._tell(item.work_id, ends.get(item.work_id))
+            self.done(item, item.work_id not in lost)
         for back in parked:
+            self._tell(back.work_id, None)
             self.done(back, back.work_id not in lost)
 
-
-def outcome_for_manifest(finished: Finished, now: float) -> dict[str, Any]:
-    row = entry_to_row(finished, now, 0)
-    return row | {"html_paths": finished.outcome.html_paths, "fallback_chain": finished.outcome.fallback_chain}
+    def _tell(self, work_id: str, end: EndedWork | None) -> None:
+        """The lines of a work that has come to its end, or to a pause; the outcome as the catalog has it."""
+        for attempt in self._held.pop(work_id, ()):
+            self._sinks.log_attempt(attempt, end)
+        if end is not None:
+            self._sinks.log_outcome(as_row(end))

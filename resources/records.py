@@ -207,6 +207,11 @@ class DownloadOutcome:
     fallback_chain: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def leaves_as_is(self) -> bool:
+        """Good, but nothing new was stored: the copy that there was stands, and so does what is known of it."""
+        return self.ok and self.classification is Classification.SKIP
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -16,6 +16,7 @@ from docstokg_assets.dispatcher import PassResult
 from docstokg_assets.orchestrator import DownloadRun
 from docstokg_assets.partitions import years
 from docstokg_assets.progress import Progress, waiting_text
+from docstokg_assets.resume import Extent, Selection, force
 from resources.catalog.catalog import Catalog
 from resources.dagster_resources import (
     ArtifactStoreResource,
@@ -23,7 +24,7 @@ from resources.dagster_resources import (
     HttpClientResource,
     RateLimiterResource,
 )
-from resources.records import ENDINGS, Classification, Ending
+from resources.records import Classification
 
 _LINE_EVERY_S = 10.0
 _DEADLINE_S = 6 * 3600.0  # well before Dagster's own limit, so that what was done is exported and measured
@@ -74,8 +75,7 @@ def downloaded_artifacts(
 
 
 def _reopen(catalog: Catalog, year: int) -> int:
-    entries = catalog.entries(year=year)
-    return catalog.reopen(entry.work_id for entry in entries if ENDINGS[entry.reason] is not Ending.SUCCESS)
+    return force(catalog, Extent(year=year), Selection({"status": frozenset({"failed"})}))
 
 
 class _Watch:

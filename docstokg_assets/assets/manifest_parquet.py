@@ -6,8 +6,8 @@ from docstokg_assets.assets import shown
 from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.assets.steps import configuration, plain_failures, year_of
 from docstokg_assets.partitions import years
-from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter, export_manifest
-from docstokg_assets.telemetry.views import write_telemetry_duckdb
+from docstokg_assets.telemetry.lake import SCHEMAS
+from docstokg_assets.telemetry.views import bring_up_to_date
 from resources.dagster_resources import CatalogResource
 
 
@@ -29,8 +29,7 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
         root = configuration(catalog).data_root
         with catalog.open(root) as opened:
             opened.report_progress(context.run.run_id, {"year": year_of(context), "phase": "exporting"})
-            exported = export_manifest(opened, LakeWriter(root))
-        views = write_telemetry_duckdb(root)
+            exported = bring_up_to_date(opened, root)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": exported.attempts + exported.outcomes,
@@ -40,6 +39,6 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
             "columns of attempts": shown.columns_of(SCHEMAS["attempts"]),
             "columns of outcomes": shown.columns_of(SCHEMAS["outcomes"]),
             "lake": shown.place(root / "lake"),
-            "DuckDB views": shown.place(views),
+            "DuckDB views": shown.place(root / "telemetry.duckdb"),
         }
     )

@@ -14,8 +14,10 @@ import typer
 # module → name of its group; without a name its commands stand at the top. A new module of commands is added here.
 COMMANDS: dict[str, str | None] = {
     "docstokg_assets.cli.run_commands": None,
+    "docstokg_assets.cli.resume_commands": None,
     "docstokg_assets.cli.report_commands": None,
     "docstokg_assets.cli.catalog_commands": "catalog",
+    "docstokg_assets.cli.telemetry_commands": "telemetry",
     "docstokg_assets.cli.config_commands": None,
     "docstokg_assets.cli.store_commands": None,
     "docstokg_assets.cli.demo": None,

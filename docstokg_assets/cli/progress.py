@@ -143,7 +143,11 @@ class RunDisplay:
         self._display.__exit__(kind, error, trace)
 
     def found(self, count: int) -> None:
-        self._state.phase = f"looking for works, {count:,} so far"
+        self.doing(f"looking for works, {count:,} so far")
+
+    def doing(self, phase: str) -> None:
+        """What goes on before the pass."""
+        self._state.phase = phase
         self._display.show()
 
     def start_pass(self, due: int) -> None:

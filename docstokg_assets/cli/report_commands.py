@@ -18,8 +18,7 @@ from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, o
 
 if TYPE_CHECKING:
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.telemetry.metrics import Scope
-    from resources.catalog import Catalog, Location
+    from resources.catalog import Catalog, Location, Run
     from resources.records import Answer
 
 SHOWN_ROWS = 100
@@ -53,17 +52,15 @@ def report(
     from datetime import UTC, datetime
 
     from docstokg_assets.telemetry import report as reports
-    from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
     from docstokg_assets.telemetry.metrics import Scope
-    from docstokg_assets.telemetry.views import write_telemetry_duckdb
+    from docstokg_assets.telemetry.views import bring_up_to_date
 
-    run_id, out = _place(run, out)
-    settings, scope = _settings(config, out), Scope(year, run_id)
+    run_id, out = place(run, out)
+    settings, scope = settings_of(config, out), Scope(year, run_id)
     data_root = settings.data_root
-    with _catalog(settings.catalog_location) as catalog:
-        _check_known(catalog, scope, data_root)
-        if export_manifest(catalog, LakeWriter(data_root)).parts:
-            write_telemetry_duckdb(data_root)
+    with open_catalog(settings.catalog_location) as catalog:
+        check_known(catalog, run_id, data_root)
+        bring_up_to_date(catalog, data_root)
         built = reports.build_report(data_root, scope, catalog, datetime.now(UTC), settings.artifact_root)
     if format is ReportFormat.TABLE:
         from rich.console import Console
@@ -74,7 +71,10 @@ def report(
 
 
 def query(
-    sql: Annotated[str, typer.Argument(help="One SELECT over works, plans, attempts, outcomes, artifacts, metrics.")],
+    sql: Annotated[
+        str,
+        typer.Argument(help="One SELECT over works, plans, attempts, outcomes, artifacts, metrics, or its .sql file."),
+    ],
     out: OutOption = None,
     format: Annotated[
         QueryFormat, typer.Option(help="A table shows the first 100 rows, the others all.")
@@ -84,17 +84,21 @@ def query(
     """Ask the Parquet telemetry with DuckDB. Nothing can be changed by it."""
     from docstokg_assets.telemetry.views import QueryError, query_lake
 
-    data_root = _settings(config, out).data_root
+    data_root = settings_of(config, out).data_root
     if not (data_root / "lake").is_dir():
         fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
     try:
-        answer = query_lake(data_root, sql, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
+        text = Path(sql).read_text(encoding="utf-8") if sql.endswith(".sql") else sql
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{sql} cannot be read: {error}")
+    try:
+        answer = query_lake(data_root, text, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
     except QueryError as error:
         fail(f"the query was not answered: {error}")
     print_answer(answer, format, "the first {}; --format csv or json shows all")
 
 
-def _place(run: str | None, out: Path | None) -> tuple[str | None, Path | None]:
+def place(run: str | None, out: Path | None) -> tuple[str | None, Path | None]:
     """Run id and data root; a run that is given as a folder says both."""
     if run is None or (Path(run).name == run and (out is not None or not Path(run).is_dir())):
         return run, out
@@ -102,12 +106,12 @@ def _place(run: str | None, out: Path | None) -> tuple[str | None, Path | None]:
     return folder.name, out or folder.parent
 
 
-def _settings(config: Path | None, out: Path | None) -> ContentDownloadConfig:
+def settings_of(config: Path | None, out: Path | None) -> ContentDownloadConfig:
     return load_for_cli(config, os.environ, overrides_from(out=out)).value
 
 
 @contextmanager
-def _catalog(location: Location) -> Iterator[Catalog]:
+def open_catalog(location: Location) -> Iterator[Catalog]:
     from resources.catalog import Catalog, CatalogError
 
     check_there(location)
@@ -124,11 +128,12 @@ def check_there(location: Location) -> None:
         fail(f"there is no catalog at {location}. Give the data root with --out; `content pull` makes one.")
 
 
-def _check_known(catalog: Catalog, scope: Scope, data_root: Path) -> None:
-    if scope.run_id is None or catalog.run(scope.run_id) is not None:
-        return
+def check_known(catalog: Catalog, run_id: str | None, data_root: Path) -> Run | None:
+    """The run of that id; ends the command when there is none."""
+    if run_id is None or (found := catalog.run(run_id)) is not None:
+        return None if run_id is None else found
     known = ", ".join(run.run_id for run in catalog.runs()[:5]) or "none yet"
-    fail(f"{data_root} knows no run {scope.run_id}. The latest runs are: {known}.")
+    fail(f"{data_root} knows no run {run_id}. The latest runs are: {known}.")
 
 
 def print_answer(answer: Answer, format: QueryFormat, partly: str) -> None:

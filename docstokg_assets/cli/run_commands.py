@@ -53,7 +53,7 @@ app = typer.Typer()
 DONE, NOTHING_STARTED, SOMETHING_LEFT, NO_ROOM, INTERRUPTED = 0, 2, 3, 4, 130
 _SHOWN = 20
 _SUMMARY = ("How works ended", "Waiting", "Where everything is")  # of the tables in summary.md
-_HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
+HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
 
 
 def pull(
@@ -96,10 +96,7 @@ def pull(
     from docstokg_assets.config import require_contact
     from docstokg_assets.openalex import SourceError
     from docstokg_assets.orchestrator import open_services
-    from resources.artifacts.store import StoreError, StoreFull
-    from resources.catalog.database import CatalogError, CatalogFull
     from resources.http.errors import HttpError
-    from resources.rate_limit.stores import LimiterUnavailable
 
     overrides = overrides_from(
         workers=workers,
@@ -119,23 +116,38 @@ def pull(
     loaded = load()
     source = Source.from_options(query, ids, urls, loaded)
     try:
-        with _data_root(loaded, dry_run) as (effective, limits), open_services(effective, limits) as services:
+        with (
+            told_plainly(loaded),
+            _data_root(loaded, dry_run) as (effective, limits),
+            open_services(effective, limits) as services,
+        ):
             code = _run(services, source, dry_run, deadline, load)
-    except (CatalogFull, StoreFull) as error:
-        _fail(str(error), NO_ROOM)
-    except (CatalogError, StoreError, LimiterUnavailable) as error:
-        _fail(str(error))
     except SourceError as error:
         _fail(f"no works could be had: {error}")
     except HttpError as error:
         host = urlsplit(error.url).hostname or "the source"
         _fail(f"no works could be had from {host}: {error}. {_hint(error, loaded)}")
+    raise typer.Exit(code)
+
+
+@contextmanager
+def told_plainly(config: ContentDownloadConfig) -> Iterator[None]:
+    """What keeps a run from its catalog, store or limiter ends the command with a message that says it."""
+    from resources.artifacts.store import StoreError, StoreFull
+    from resources.catalog.database import CatalogError, CatalogFull
+    from resources.rate_limit.stores import LimiterUnavailable
+
+    try:
+        yield
+    except (CatalogFull, StoreFull) as error:
+        _fail(str(error), NO_ROOM)
+    except (CatalogError, StoreError, LimiterUnavailable) as error:
+        _fail(str(error))
     except OSError as error:
-        where = error.filename or loaded.data_root
+        where = error.filename or config.data_root
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             _fail(f"{where}: {error.strerror}. Free some space, then run the same command again.", NO_ROOM)
         _fail(f"{where}: {error.strerror}. Check the folder and its disk, then run the same command again.")
-    raise typer.Exit(code)
 
 
 def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
@@ -266,7 +278,7 @@ def _run(
     trouble: list[str] = []
     run = DownloadRun(services, run_id, stop=signals.stop, scope=scope, dry_run=dry_run)
     signals.reload = lambda: run.reload_with(load)
-    with signals.watched(), _logged(console, None if dry_run else run.folder / "run.log"):
+    with signals.watched(), logged(console, None if dry_run else run.folder / "run.log"):
         with run, RunDisplay(console, dry_run=dry_run) as display:
             run.take_in(_as_they_come(source, run, collected, signals, display, trouble))
             services.catalog.report_progress(run.run_id, {"cursor": collected.cursor})
@@ -280,18 +292,18 @@ def _run(
                 )
             display.start_pass(due)
             result = run.drain(of_run=True, deadline_s=deadline, on_progress=display.update)
-            display.end_pass(_HOW_IT_ENDED.get(result.ended, result.ended))
+            display.end_pass(HOW_IT_ENDED.get(result.ended, result.ended))
         if dry_run:
             _show_dry_run(services, run)
         elif not signals.stop.is_set():
-            _export_and_report(services, run, shown=result.finished > 0)
+            export_and_report(services, run, shown=result.finished > 0)
     _tell_set_aside(console, collected.set_aside)
     for message in trouble:
         _say(console, f"the source of works stopped early: {message}")
     if signals.stop.is_set():
         _say(console, "Interrupted; nothing is lost. Run the same command again to go on.")
         return INTERRUPTED
-    left = not dry_run and _tell_what_is_left(console, services.catalog, run, before.done, result.finished)
+    left = not dry_run and tell_what_is_left(console, services.catalog, before.done, result.finished, run_id=run.run_id)
     return SOMETHING_LEFT if left or collected.set_aside or trouble else DONE
 
 
@@ -382,7 +394,7 @@ class _RunLog(logging.FileHandler):
 
 
 @contextmanager
-def _logged(console: Console, file: Path | None) -> Iterator[None]:
+def logged(console: Console, file: Path | None) -> Iterator[None]:
     """What is logged is told in one line, and kept with its stack trace in a file, which appears with its first line."""
     from docstokg_assets.cli.progress import Notices
 
@@ -416,7 +428,7 @@ def _keep_aside(catalog: Catalog, run: DownloadRun, source: Source, collected: C
     catalog.add_set_aside(rows)
 
 
-def _export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> None:
+def export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> None:
     """The lake and summary.md. Both can be made again from the catalog, so a run never fails for want of them."""
     from rich.console import Console
 
@@ -460,11 +472,13 @@ def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:
         _say(console, f"… and {len(set_aside) - _SHOWN:,} more")
 
 
-def _tell_what_is_left(console: Console, catalog: Catalog, run: DownloadRun, done_before: int, finished: int) -> int:
+def tell_what_is_left(
+    console: Console, catalog: Catalog, done_before: int, finished: int, *, run_id: str | None, year: int | None = None
+) -> int:
     """How many works are not done; says when to come back for them, and what was there already."""
     from docstokg_assets.cli.progress import plural
 
-    counts = catalog.queue_counts(run_id=run.run_id)
+    counts = catalog.queue_counts(year, run_id)
     left = counts.total - counts.done
     if not counts.total:
         _say(console, "There are no such works.")
@@ -472,7 +486,7 @@ def _tell_what_is_left(console: Console, catalog: Catalog, run: DownloadRun, don
         also = "" if finished else "; nothing was downloaded again"
         _say(console, f"{plural(done_before, 'work')} of {counts.total:,} had been finished before{also}.")
     if left:
-        due = catalog.next_due(run_id=run.run_id) if counts.queued_due == 0 else None
+        due = catalog.next_due(year, run_id) if counts.queued_due == 0 else None
         when = f" from {datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M} UTC on" if due is not None else ""
         _say(console, f"{plural(left, 'work')} left for later; run the same command again{when}.")
     return left

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from docstokg_assets.cli.options import ConfigOption, OutOption
-from docstokg_assets.cli.report_commands import SHOWN_ROWS, _catalog, _settings, fail
+from docstokg_assets.cli.report_commands import SHOWN_ROWS, fail, open_catalog, settings_of
 
 if TYPE_CHECKING:
     from resources.artifacts.store import Found
@@ -41,9 +41,9 @@ def gc(
     from docstokg_assets.leftovers import delete_leftovers, find_leftovers, processes_at_work
     from resources.artifacts.store import StoreError
 
-    settings = _settings(config, out)
+    settings = settings_of(config, out)
     try:
-        with _catalog(settings.catalog_location) as catalog:
+        with open_catalog(settings.catalog_location) as catalog:
             store = settings.artifacts.open(settings.data_root)
             if delete and (busy := processes_at_work(catalog)):
                 fail(

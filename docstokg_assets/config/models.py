@@ -52,12 +52,24 @@ class DownloadSettings(Section):
 
 
 class TelemetrySettings(Section):
-    sinks: tuple[Literal["jsonl", "csv", "console"], ...] = Field(
+    sinks: tuple[Literal["jsonl", "csv", "console", "otlp"], ...] = Field(
         ("jsonl", "csv"), description="where attempts are written"
     )
     manifest_path: Path | None = Field(None, description="the JSONL manifest; in the run's folder when not set")
     csv_path: Path | None = Field(None, description="the attempts as CSV; in the run's folder when not set")
     last_csv_rows: int = Field(1000, ge=1, description="rows of manifest.last.csv")
+    otlp_endpoint: str | None = Field(
+        None, description="for the sink `otlp`: where the collector takes logs, http://host:4318/v1/logs"
+    )
+    otlp_timeout_s: float = Field(
+        5.0, gt=0, description="most time that the collector gets for a batch, and for the last ones of a run"
+    )
+
+    @model_validator(mode="after")
+    def _otlp_has_its_endpoint(self) -> TelemetrySettings:
+        if "otlp" in self.sinks and not (self.otlp_endpoint or "").startswith(("http://", "https://")):
+            raise ValueError("the sink otlp needs otlp_endpoint, for example http://localhost:4318/v1/logs")
+        return self
 
 
 class OpenAlexSettings(Section):

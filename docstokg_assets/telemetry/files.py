@@ -52,9 +52,8 @@ def csv_cell(value: Any) -> Any:
     """One line, and text that a spreadsheet would run as a formula is disarmed with a leading apostrophe."""
     if not isinstance(value, str):
         return value
-    armed = value.startswith(_FORMULA_STARTS)
-    text = value.replace("\r", " ").replace("\n", " ")
-    return f"'{text}" if armed else text
+    text = value.replace("\r", " ").replace("\n", " ") if "\r" in value or "\n" in value else value
+    return f"'{text}" if value.startswith(_FORMULA_STARTS) else text
 
 
 def printable(text: str) -> str:

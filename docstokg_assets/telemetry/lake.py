@@ -17,13 +17,13 @@ from typing import Any, Protocol
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from ulid import ULID
 
-from docstokg_assets.telemetry.files import utc, whole_file
-from docstokg_assets.telemetry.manifest import as_row
+from docstokg_assets.telemetry.files import whole_file
 from docstokg_assets.works import Work
-from resources.catalog import Entry, StoredAttempt
+from resources.catalog.catalog import Columns
 
 BATCH_ROWS = 10_000
 
@@ -144,8 +144,8 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 class ManifestSource(Protocol):
     """What an export needs of the catalog; `resources.catalog.Catalog` has it."""
 
-    def attempts_after(self, position: int, limit: int) -> Sequence[StoredAttempt]: ...
-    def entries_after(self, revision: int, limit: int) -> Sequence[Entry]: ...
+    def attempt_columns_after(self, position: int, limit: int) -> Columns: ...
+    def entry_columns_after(self, revision: int, limit: int) -> Columns: ...
     def export_position(self, name: str) -> int: ...
     def set_export_position(self, name: str, position: int) -> None: ...
 
@@ -167,40 +167,52 @@ class LakeWriter:
 
     def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> tuple[Path, ...]:
         """One new part for each year among `rows`; they are taken in batches, so that any number of them can pass."""
+        return self.append_columns(table, _columns_of(rows, (*SCHEMAS[table].names, "year")))
+
+    def append_columns(self, table: str, pages: Iterable[Columns]) -> tuple[Path, ...]:
+        """The same for rows that come column by column, `year` among the columns."""
         parts: dict[int, Path] = {}
         writers: dict[int, pq.ParquetWriter] = {}
         schema, name = SCHEMAS[table], f"part-{ULID()}.parquet"
         with ExitStack() as stack:
-            for year, batch in _yearly_batches(rows):
-                if year not in writers:
-                    parts[year] = self._lake / table / f"year={year}" / name
-                    temp = stack.enter_context(whole_file(parts[year]))
-                    writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, compression="zstd"))
-                writers[year].write_batch(_columns(schema, batch))
+            for page in pages:
+                years = pa.array([year or 0 for year in page["year"]], _INT)
+                batch = pa.RecordBatch.from_arrays([_array(field, page[field.name]) for field in schema], schema=schema)
+                for year in years.unique().to_pylist():
+                    if year not in writers:
+                        parts[year] = self._lake / table / f"year={year}" / name
+                        temp = stack.enter_context(whole_file(parts[year]))
+                        writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, compression="zstd"))
+                    writers[year].write_batch(batch.filter(pc.equal(years, year)))
         return tuple(parts.values())
 
+    def parts(self, table: str) -> list[Path]:
+        return sorted((self._lake / table).glob("year=*/part-*.parquet"))
 
-def _yearly_batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
+
+def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Columns]:
     remaining = iter(rows)
     while batch := list(islice(remaining, BATCH_ROWS)):
-        by_year: dict[int, list[Mapping[str, Any]]] = {}
-        for row in batch:
-            by_year.setdefault(row.get("year") or 0, []).append(row)
-        yield from by_year.items()
+        yield {name: [row.get(name) for row in batch] for name in names}
 
 
-def _columns(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    arrays = []
-    for field in schema:
-        cells = [row.get(field.name) for row in rows]
-        if field.type == _TIME:
-            cells = [None if cell is None else utc(cell) for cell in cells]
-        elif field.type == _FLAG:
-            cells = [None if cell is None else bool(cell) for cell in cells]  # SQLite knows only 0 and 1
-        elif field.name == "extra":
-            cells = [orjson.dumps(cell or {}, default=str).decode() for cell in cells]
-        arrays.append(pa.array(cells, field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
+    """Cells come as records have them, or as the catalog stores them: seconds, 0 and 1, JSON, an empty text for no run."""
+    if field.type == _TIME:
+        cells = [None if cell is None else _microseconds(cell) for cell in cells]
+    elif field.type == _FLAG:
+        cells = [None if cell is None else bool(cell) for cell in cells]
+    elif field.type == _TEXTS:
+        cells = [orjson.loads(cell) if isinstance(cell, str) else cell for cell in cells]
+    elif field.name == "extra":
+        cells = [cell if isinstance(cell, str) else orjson.dumps(cell or {}, default=str).decode() for cell in cells]
+    elif field.name == "run_id":
+        cells = [cell or None for cell in cells]
+    return pa.array(cells, field.type)
+
+
+def _microseconds(moment: datetime | float) -> int:
+    return round((moment.timestamp() if isinstance(moment, datetime) else moment) * 1e6)
 
 
 def work_rows(works: Iterable[Work], fetched_at: datetime) -> Iterator[dict[str, Any]]:
@@ -217,10 +229,10 @@ def stamped(plan_rows: Iterable[Mapping[str, Any]], planned_at: datetime) -> Ite
 
 def export_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     """Everything past the last export becomes new parts; only then the positions move on."""
-    attempts = _Since(catalog.export_position("lake.attempts"))
-    outcomes = _Since(catalog.export_position("lake.outcomes"))
-    parts = lake.append("attempts", attempts.rows(lambda: _attempts(catalog, attempts.position)))
-    parts += lake.append("outcomes", outcomes.rows(lambda: _outcomes(catalog, outcomes.position)))
+    attempts = _Since(catalog.export_position("lake.attempts"), "id")
+    outcomes = _Since(catalog.export_position("lake.outcomes"), "revision")
+    parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
+    parts += lake.append_columns("outcomes", outcomes.pages(catalog.entry_columns_after))
     if attempts.count:
         catalog.set_export_position("lake.attempts", attempts.position)
     if outcomes.count:
@@ -228,24 +240,25 @@ def export_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     return Exported(attempts.count, outcomes.count, parts)
 
 
-_Page = Sequence[tuple[int, Mapping[str, Any]]]
-
-
-def _attempts(catalog: ManifestSource, position: int) -> _Page:
-    return [(stored.position, as_row(stored.record)) for stored in catalog.attempts_after(position, BATCH_ROWS)]
-
-
-def _outcomes(catalog: ManifestSource, revision: int) -> _Page:
-    return [(entry.revision, as_row(entry)) for entry in catalog.entries_after(revision, BATCH_ROWS)]
+def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
+    """All attempts and outcomes anew. The old parts go when the new ones are there, so that a reader always sees each row."""
+    old = [*lake.parts("attempts"), *lake.parts("outcomes")]
+    for name in ("lake.attempts", "lake.outcomes"):
+        catalog.set_export_position(name, 0)
+    exported = export_manifest(catalog, lake)
+    for part in old:
+        part.unlink()
+    return exported
 
 
 class _Since:
-    """All rows past a position, page by page; remembers how far it came."""
+    """All rows past a position, page by page; remembers how far it came by the column `key`."""
 
-    def __init__(self, position: int) -> None:
-        self.position, self.count = position, 0
+    def __init__(self, position: int, key: str) -> None:
+        self.position, self.count, self._key = position, 0, key
 
-    def rows(self, next_page: Callable[[], _Page]) -> Iterator[Mapping[str, Any]]:
-        while page := next_page():
-            yield from (row for _, row in page)
-            self.position, self.count = page[-1][0], self.count + len(page)
+    def pages(self, after: Callable[[int, int], Columns]) -> Iterator[Columns]:
+        while page := after(self.position, BATCH_ROWS):
+            yield page
+            numbers = page[self._key]
+            self.position, self.count = int(numbers[-1]), self.count + len(numbers)

@@ -7,11 +7,10 @@ ended) and `summary` (the run's counters). The catalog is the truth; all of this
 from __future__ import annotations
 
 import csv
-import heapq
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -40,15 +39,11 @@ def doc_id(work_id: str | None) -> str | None:
     return f"openalex:{work_id}" if work_id and _OPENALEX_ID.fullmatch(work_id) else work_id
 
 
-def manifest_row(
-    rec: AttemptRecord,
-    *,
-    config_hash: str,
-    fallback_chain: Sequence[str] = (),
-    sha256: str | None = None,
-    path: str | None = None,
-) -> dict[str, Any]:
-    """The line of one attempt. Chain, hash and path are those of the work so far, where the caller knows them."""
+def manifest_row(rec: AttemptRecord, *, config_hash: str, end: Entry | None = None) -> dict[str, Any]:
+    """The line of one attempt. With the outcome of its work, the attempt that brought the file says where it is and who was
+    tried before. `config_hash` is that of the run; an attempt under another configuration names its own."""
+    sha256 = rec.extra.get("sha256")
+    brought = end if end is not None and sha256 is not None and end.sha256 == sha256 else None
     return {
         "record_type": "attempt",
         "schema_version": MANIFEST_SCHEMA_VERSION,
@@ -66,16 +61,16 @@ def manifest_row(
         "mime": rec.content_type,
         "size_bytes": rec.bytes_written,
         "sha256": sha256,
-        "path": path,
+        "path": brought.path if brought is not None else None,
         "attempt": rec.attempt,
         "duration_ms": rec.elapsed_ms,
-        "retry_after_s": rec.retry_after_s or 0,
+        "retry_after_s": float(rec.retry_after_s) if rec.retry_after_s else 0,
         "cache_hit": rec.cache_hit,
         "resolver": rec.resolver,
         "tier": rec.tier,
-        "fallback_chain": list(fallback_chain),
+        "fallback_chain": list(brought.fallback_chain) if brought is not None else [],
         "created_at": iso(rec.ts),
-        "config_hash": config_hash,
+        "config_hash": rec.extra.get("config_hash", config_hash),
         "worker_id": rec.worker_id,
         "seq": rec.seq,
         "extra": dict(rec.extra),
@@ -132,12 +127,13 @@ def metrics_summary(attempts: Iterable[Mapping[str, Any]], outcomes: Iterable[Ma
     """The counters of a run. A row may stand for `n` equal ones, so that a database can do the grouping.
 
     `saved` are works with a PDF or XML full text, `html_only` those with nothing better than HTML, `skipped` all other
-    finished ones; parked works (`retry_at`) are not processed yet.
+    finished ones, among them those whose copy was asked for and is still the current one: they keep the outcome that they
+    had, so the answer itself is counted. Parked works (`retry_at`) are not processed yet.
     """
     works = Counter[str]()
     counts = {name: Counter[str]() for name in ("attempts", "successes", "html", "skips", "failures")}
     for row in outcomes:
-        if row.get("retry_at") is not None:
+        if row.get("retry_at") is not None or row.get("waits"):
             continue
         n, resolver = row.get("n", 1), row.get("resolver")
         ok = row["classification"] == Classification.SUCCESS
@@ -148,9 +144,12 @@ def metrics_summary(attempts: Iterable[Mapping[str, Any]], outcomes: Iterable[Ma
             counts["html" if html else "successes"][resolver] += n
     for row in attempts:
         n, resolver = row.get("n", 1), row.get("resolver")
+        unchanged = row["status"] == Status.HTTP_304 and row.get("role") == "artifact"
+        if unchanged:
+            works.update(processed=n, skipped=n)
         if not resolver:
             continue
-        if row["status"] in _SKIPS:
+        if unchanged or row["status"] in _SKIPS:
             counts["skips"][f"{resolver}:{row['reason']}"] += n
             continue
         counts["attempts"][resolver] += n
@@ -180,14 +179,11 @@ def write_metrics(path: Path, summary: Mapping[str, Any]) -> bool:
     return True
 
 
-def write_last_csv(path: Path, outcomes: Iterable[Mapping[str, Any]], n: int = 1000) -> None:
-    """`manifest.last.csv`: the latest `n` works with a file, newest first, as a quick hint of what is there."""
-    stored = (row for row in outcomes if row["classification"] == Classification.SUCCESS and row.get("path"))
-    latest = heapq.nlargest(n, stored, key=lambda row: row["finished_at"])
+def write_last_csv(path: Path, latest: Iterable[Entry]) -> None:
+    """`manifest.last.csv`: the latest works with a file, newest first, as a quick hint of what is there."""
     with whole_file(path) as temp, temp.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(LAST_COLUMNS)
-        for row in latest:
-            size, finished = row.get("bytes"), iso(row["finished_at"])
-            cells = (row["work_id"], row["path"], row.get("sha256"), size, row.get("url"), finished)
+        for end in latest:
+            cells = (end.work_id, end.path, end.sha256, end.bytes, end.url, iso(end.finished_at))
             writer.writerow([csv_cell(cell) for cell in cells])

@@ -219,7 +219,7 @@ def metric_rows(slis: Slis, computed_at: datetime) -> list[dict[str, Any]]:
 
 def run_summary(con: duckdb.DuckDBPyConnection, scope: Scope) -> dict[str, Any]:
     """The counters of `manifest.metrics.json`, from the lake."""
-    attempts = f"""SELECT resolver, status, reason, http_status, count(*) AS n
+    attempts = f"""SELECT resolver, role, status, reason, http_status, count(*) AS n
                    FROM attempts WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""
     outcomes = f"""SELECT resolver, classification, reason, retry_at, count(*) AS n
                    FROM outcomes WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""

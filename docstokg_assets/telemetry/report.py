@@ -142,9 +142,12 @@ def headline(report: Report) -> str:
     if slis.yield_ is None and report.queue.done:
         left = report.queue.total - report.queue.done
         return f"Nothing was finished here: {report.queue.done:,} works had been before, {left:,} are left."
+    if slis.yield_ is None and report.scope.run_id and not report.queue.total:
+        return "Nothing was finished here: what works were taken up are as they were."
     if slis.yield_ is None:
         return f"No work is finished yet; {report.queue.total:,} are in the queue."
-    parts = [f"{slis.finished:,} works finished", f"{slis.saved:,} with full text ({shown(slis.yield_, 'share')})"]
+    finished = f"{slis.finished:,} {'work' if slis.finished == 1 else 'works'} finished"
+    parts = [finished, f"{slis.saved:,} with full text ({shown(slis.yield_, 'share')})"]
     parts += [f"{slis.html_only:,} as HTML only"] if slis.html_only else []
     parts += [f"{waiting:,} waiting"] if waiting else []
     parts += [f"{report.queue.queued_due:,} still to do"] if report.queue.queued_due else []

@@ -1,4 +1,4 @@
-"""DuckDB over the lake: the views that people and reports query, and the ways to open them. Never writes to the lake.
+"""DuckDB over the lake: the views that people and reports query, and the ways to open them. Writing parts is `lake`'s.
 
 Each view shows the latest row of its key, so that an export that was repeated after a crash shows nowhere. A table
 without parts is an empty view with the right columns; a column that old parts lack is NULL.
@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from docstokg_assets.telemetry.files import whole_file
-from docstokg_assets.telemetry.lake import SCHEMAS
+from docstokg_assets.telemetry.lake import SCHEMAS, Exported, LakeWriter, ManifestSource, export_manifest
 from resources.records import Answer
 
 # Which of several rows with one key is shown. `year` among the keys lets a filter on it skip the other folders.
@@ -66,6 +66,13 @@ def write_telemetry_duckdb(data_root: Path) -> Path:
         temp.unlink()  # DuckDB takes an empty file for a broken database
         _with_views(duckdb.connect(str(temp)), data_root).close()
     return path
+
+
+def bring_up_to_date(catalog: ManifestSource, data_root: Path) -> Exported:
+    """What the catalog learnt since the last export goes into the lake, and the views file sees it."""
+    exported = export_manifest(catalog, LakeWriter(data_root))
+    write_telemetry_duckdb(data_root)
+    return exported
 
 
 def query_lake(data_root: Path, sql: str, *, limit: int | None, timeout_s: float = 60.0) -> Answer:

@@ -437,6 +437,11 @@ def test_a_changed_configuration_is_taken_over_on_sighup_and_a_broken_one_is_not
     assert ended.code == 0
     assert "the configuration was not reloaded: " in ended.err and "unknown key wokers" in ended.err
     assert "configuration reloaded" in ended.err
+    hashes = place.rows("SELECT config_hash FROM catalog_entries ORDER BY finished_at")
+    (first,), *_, (last,) = hashes
+    assert len(set(hashes)) == 2 and place.rows("SELECT config_hash FROM runs") == [(first,)]
+    lines = [json.loads(line) for line in (run_folder(place) / "manifest.jsonl").read_bytes().splitlines()]
+    assert {row["config_hash"] for row in lines if row["record_type"] == "attempt"} == {first, last}
     asked = len(box.arrivals("api.unpaywall.org"))
     assert len(outcomes(place)) == WORKS_PER_YEAR and asked >= 8
     assert took < asked, "under the old limit each of them would have taken two seconds"

@@ -66,6 +66,12 @@ def test_each_example_file_validates(example: Path) -> None:
     load_config(example, {})
 
 
+def test_a_sink_that_needs_an_endpoint_says_so(tmp_path: Path) -> None:
+    for text in ("telemetry: {sinks: [otlp]}", "telemetry: {sinks: [otlp], otlp_endpoint: 'collector:4318'}"):
+        with pytest.raises(SettingsError, match="the sink otlp needs otlp_endpoint, for example http://localhost:4318"):
+            loaded(tmp_path, text)
+
+
 @pytest.mark.requirement("CFG-7")
 @pytest.mark.parametrize(
     ("text", "told"),
@@ -73,7 +79,7 @@ def test_each_example_file_validates(example: Path) -> None:
         ("storage: {backend: mysql}", "must be 'sqlite' or 'postgres'"),
         ("rate_limit: {backend: mongo}", "must be 'memory', 'multiprocess', 'sqlite', 'redis' or 'postgres'"),
         ("artifacts: {cas_enabled: true}", "unknown key artifacts.cas_enabled; known here: store, layout, root"),
-        ("telemetry: {sinks: [otlp]}", "must be 'jsonl', 'csv' or 'console'"),
+        ("telemetry: {sinks: [kafka]}", "must be 'jsonl', 'csv', 'console' or 'otlp'"),
     ],
 )
 def test_what_this_version_does_not_have_is_refused_clearly(tmp_path: Path, text: str, told: str) -> None:

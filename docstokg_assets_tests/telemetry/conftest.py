@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from resources.catalog import Batch, Catalog, Finished, NewItem
+from resources.catalog import Batch, Catalog, Entry, Finished, NewItem
+from resources.catalog.rows import entry_from_row, entry_to_row
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -138,6 +139,12 @@ def make_attempt() -> Callable[..., AttemptRecord]:
 @pytest.fixture
 def make_finished() -> Callable[..., Finished]:
     return finished
+
+
+@pytest.fixture
+def make_entry() -> Callable[..., Entry]:
+    """The work's row of the catalog, settled at a moment."""
+    return lambda work, at=0.0: entry_from_row(entry_to_row(work, at, 0))
 
 
 @pytest.fixture

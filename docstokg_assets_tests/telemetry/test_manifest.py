@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.recorder import outcome_for_manifest
 from docstokg_assets.telemetry.manifest import (
+    as_row,
     manifest_row,
     metrics_summary,
     outcome_row,
@@ -20,6 +20,7 @@ from docstokg_assets.telemetry.manifest import (
     write_last_csv,
     write_metrics,
 )
+from resources.catalog import Catalog
 from resources.records import Classification, Reason, Status
 
 Make = Callable[..., Any]
@@ -31,13 +32,23 @@ FIELDS_OF_THE_ARCHITECTURE = (
 
 
 @pytest.mark.requirement("TEL-4")
-def test_an_attempt_row_has_every_field_of_schema_v3(make_attempt: Make) -> None:
-    row = manifest_row(make_attempt(), config_hash="sha256:1", fallback_chain=("a", "b"), sha256="ff", path="PDF/x.pdf")
+def test_an_attempt_row_has_every_field_of_schema_v3(make_attempt: Make, make_finished: Make, make_entry: Make) -> None:
+    end = make_entry(make_finished("W12345"))
+    row = manifest_row(make_attempt(extra={"sha256": "ab" * 32}), config_hash="sha256:1", end=end)
     assert set(row) >= FIELDS_OF_THE_ARCHITECTURE
     assert row["record_type"] == "attempt" and row["schema_version"] == 3
     assert row["doc_id"] == "openalex:W12345" and row["stage"] == "fetch"
     assert row["created_at"] == "2026-03-01T12:00:00.000Z" and row["config_hash"] == "sha256:1"
-    assert (row["fallback_chain"], row["sha256"], row["path"]) == (["a", "b"], "ff", "PDF/x.pdf")
+    brought = (row["fallback_chain"], row["sha256"], row["path"])
+    assert brought == (["unpaywall", "arxiv"], "ab" * 32, "PDF/2024__a__W12345.pdf")
+    other = manifest_row(make_attempt(extra={"sha256": "cd" * 32}), config_hash="sha256:1", end=end)
+    assert (other["fallback_chain"], other["sha256"], other["path"]) == ([], "cd" * 32, None), "not what was kept"
+
+
+@pytest.mark.requirement("TEL-4")
+def test_an_attempt_under_another_configuration_names_its_own(make_attempt: Make) -> None:
+    row = manifest_row(make_attempt(extra={"config_hash": "sha256:2"}), config_hash="sha256:1")
+    assert row["config_hash"] == "sha256:2"
 
 
 @pytest.mark.parametrize(
@@ -59,9 +70,9 @@ def test_a_work_that_is_not_from_openalex_keeps_its_name(make_attempt: Make) -> 
 
 
 @pytest.mark.requirement("TEL-4")
-def test_an_outcome_row_says_what_became_of_the_work(make_finished: Make) -> None:
+def test_an_outcome_row_says_what_became_of_the_work(make_finished: Make, make_entry: Make) -> None:
     row = outcome_row(
-        outcome_for_manifest(make_finished("W1", html_paths=("HTML/a.html",), retry_at=0.0), 1_700_000_000.0)
+        as_row(make_entry(make_finished("W1", html_paths=("HTML/a.html",), retry_at=0.0), 1_700_000_000.0))
     )
     assert row["record_type"] == "outcome" and row["doc_id"] == "openalex:W1"
     assert (row["classification"], row["reason"], row["kind"]) == ("success", "ok", "pdf")
@@ -71,7 +82,7 @@ def test_an_outcome_row_says_what_became_of_the_work(make_finished: Make) -> Non
     assert row["created_at"] == "2023-11-14T22:13:20.000Z" and row["retry_at"] == "1970-01-01T00:00:00.000Z"
 
 
-def small_run(make_attempt: Make, make_finished: Make) -> dict[str, Any]:
+def small_run(make_finished: Make, make_entry: Make) -> dict[str, Any]:
     attempts: list[dict[str, Any]] = [
         {"resolver": "unpaywall", "status": Status.HTTP_GET, "http_status": 200, "reason": Reason.OK, "n": 3},
         {"resolver": "arxiv", "status": Status.HTTP_200, "http_status": 200, "reason": Reason.OK},
@@ -80,6 +91,7 @@ def small_run(make_attempt: Make, make_finished: Make) -> dict[str, Any]:
         {"resolver": "core", "status": Status.DOWNLOAD_ERROR, "http_status": None, "reason": Reason.TIMEOUT},
         {"resolver": "crossref", "status": Status.SKIPPED, "http_status": None, "reason": Reason.DUPLICATE_URL, "n": 4},
         {"resolver": None, "status": Status.ROBOTS_FETCH, "http_status": 200, "reason": Reason.OK},
+        {"resolver": "arxiv", "role": "artifact", "status": Status.HTTP_304, "reason": Reason.NOT_MODIFIED, "n": 2},
     ]
     works = [
         make_finished("W1"),
@@ -88,21 +100,21 @@ def small_run(make_attempt: Make, make_finished: Make) -> dict[str, Any]:
         make_finished("W4", Reason.ROBOTS, classification=Classification.SKIP),
         make_finished("W5", Reason.TIMEOUT, retry_at=9e9),
     ]
-    return metrics_summary(attempts, [outcome_for_manifest(work, 0.0) for work in works])
+    return metrics_summary(attempts, [as_row(make_entry(work)) for work in works])
 
 
 @pytest.mark.requirement("TEL-5")
-def test_the_summary_counts_works_and_resolvers(make_attempt: Make, make_finished: Make) -> None:
-    assert small_run(make_attempt, make_finished) == {
-        "processed": 4,
+def test_the_summary_counts_works_and_resolvers(make_finished: Make, make_entry: Make) -> None:
+    assert small_run(make_finished, make_entry) == {
+        "processed": 6,
         "saved": 1,
         "html_only": 1,
-        "skipped": 2,
+        "skipped": 4,
         "resolvers": {
             "attempts": {"unpaywall": 3, "arxiv": 1, "core": 3},
             "successes": {"arxiv": 1},
             "html": {"landing": 1},
-            "skips": {"crossref:duplicate-url": 4},
+            "skips": {"crossref:duplicate-url": 4, "arxiv:not-modified": 2},
             "failures": {"core": 2},
         },
     }
@@ -110,9 +122,9 @@ def test_the_summary_counts_works_and_resolvers(make_attempt: Make, make_finishe
 
 @pytest.mark.requirement("TEL-5")
 def test_the_sidecar_is_indented_sorted_and_says_the_same_as_the_summary_record(
-    tmp_path: Path, make_attempt: Make, make_finished: Make
+    tmp_path: Path, make_finished: Make, make_entry: Make
 ) -> None:
-    summary = small_run(make_attempt, make_finished)
+    summary = small_run(make_finished, make_entry)
     assert write_metrics(tmp_path / "manifest.metrics.json", summary)
     text = (tmp_path / "manifest.metrics.json").read_text()
     document = json.loads(text)
@@ -135,18 +147,21 @@ def test_a_sidecar_that_cannot_be_written_is_a_warning_with_its_stack_trace(
 
 
 @pytest.mark.requirement("CAT-4")
-def test_the_resume_hint_names_the_latest_stored_works(tmp_path: Path, make_finished: Make) -> None:
-    rows = [outcome_for_manifest(make_finished(f"W{n}", url="=cmd()"), 1_700_000_000.0 + n) for n in range(5)]
-    rows.append(outcome_for_manifest(make_finished("W9", Reason.HTTP_4XX), 1_800_000_000.0))
-    write_last_csv(tmp_path / "manifest.last.csv", rows, n=2)
+def test_the_resume_hint_names_the_latest_stored_works(
+    tmp_path: Path, catalog: Catalog, make_finished: Make, record_in: Make
+) -> None:
+    for n in range(5):
+        record_in(catalog, attempts=[], works=[make_finished(f"W{n}", url="=cmd()")])
+    record_in(catalog, attempts=[], works=[make_finished("W9", Reason.HTTP_4XX), make_finished("W8", run_id="other")])
+    write_last_csv(tmp_path / "manifest.last.csv", catalog.latest_files("run-1", 2))
     with (tmp_path / "manifest.last.csv").open(newline="") as file:
         latest, second = csv.DictReader(file)
+    assert latest.pop("finished_at") > second["finished_at"] > "2026"
     assert latest == {
         "work_id": "W4",
         "path": "PDF/2024__a__W4.pdf",
         "sha256": "ab" * 32,
         "size": "1000",
         "url": "'=cmd()",
-        "finished_at": "2023-11-14T22:13:24.000Z",
     }
     assert second["work_id"] == "W3"

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from docstokg_assets.recorder import outcome_for_manifest
+from docstokg_assets.telemetry.account import summary_of_run
 from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
 from docstokg_assets.telemetry.manifest import as_row, metrics_summary
 from docstokg_assets.telemetry.metrics import SLOS, Scope, Slis, compute_slis, judge, metric_rows, run_summary
@@ -203,13 +203,24 @@ def test_without_any_cache_hit_there_is_no_cache_to_measure(
 
 @pytest.mark.requirement("TEL-5")
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
-def test_the_run_summary_from_the_lake_equals_that_from_the_rows(lake_and_history: Any, scope: Scope) -> None:
+def test_the_run_summary_from_the_lake_equals_that_from_the_rows(
+    lake_and_history: Any, make_entry: Make, scope: Scope
+) -> None:
     data_root, attempts, works = lake_and_history
     with open_lake(data_root) as con:
         found = run_summary(con, scope)
     rows = [as_row(a) for a in attempts if in_scope(a, scope)]
-    assert found == metrics_summary(rows, [outcome_for_manifest(w, 0.0) for w in works if in_scope(w, scope)])
+    assert found == metrics_summary(rows, [as_row(make_entry(w)) for w in works if in_scope(w, scope)])
     assert found["processed"] == found["saved"] + found["html_only"] + found["skipped"] > 0
+
+
+@pytest.mark.requirement("TEL-5")
+def test_the_database_counts_a_run_as_its_rows_do(lake_and_history: Any, catalog: Catalog, make_entry: Make) -> None:
+    _, attempts, works = lake_and_history
+    rows = [as_row(a) for a in attempts if a.run_id == "run-2"]
+    ends = [as_row(make_entry(w)) for w in works if w.run_id == "run-2"]
+    assert summary_of_run(catalog, "run-2", Counter()) == metrics_summary(rows, ends)
+    assert summary_of_run(catalog, "run-2", Counter(otlp=3))["dropped"] == {"otlp": 3}
 
 
 def test_metrics_become_rows_of_the_lake(lake_and_history: Any) -> None:

@@ -109,12 +109,10 @@ def test_a_report_before_the_first_finished_work_is_no_error(data_root: Path, ca
 
 
 @pytest.mark.requirement("TEL-6")
-@pytest.mark.parametrize(
-    "sql", [sql for _, sql in QUERIES] + [path.read_text() for path in sorted((DOCS / "queries").glob("*.sql"))]
-)
-def test_every_query_that_we_offer_answers(report: Report, history_root: Path, sql: str) -> None:
+@pytest.mark.parametrize("sql", [sql for _, sql in QUERIES])
+def test_every_query_of_the_report_answers(report: Report, history_root: Path, sql: str) -> None:
     answer = query_lake(history_root, sql, limit=100)
-    assert answer.columns and (answer.rows or "metrics" in sql or "plans" in sql)
+    assert answer.columns and answer.rows
 
 
 @pytest.mark.parametrize(("count", "text"), [(999, "999 B"), (1_234_567, "1.2 MB"), (5e15, "5000.0 TB")])
@@ -156,6 +154,7 @@ def test_report_shows_a_year(history_root: Path, content: Make, format: str) -> 
         (["report", "--out", "{root}/nowhere"], "there is no catalog at"),
         (["report", "--out", "{root}", "--run", "run-7"], "The latest runs are: run-"),
         (["query", "SELECT 1", "--out", "{root}/nowhere"], "there is no telemetry in"),
+        (["query", "{root}/none.sql", "--out", "{root}"], "none.sql cannot be read"),
         (["query", "SELECT nope FROM works", "--out", "{root}"], "nope"),
         (["query", "COPY works TO 'x.csv'", "--out", "{root}"], "only one statement that reads"),
     ],

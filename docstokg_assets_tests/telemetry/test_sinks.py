@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.recorder import outcome_for_manifest
+from docstokg_assets.telemetry.manifest import as_row
 from docstokg_assets.telemetry.sinks import CSV_COLUMNS, AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
+from resources.catalog import Entry
 from resources.records import AttemptRecord
 
 Make = Callable[..., Any]
@@ -103,11 +104,13 @@ def test_leaving_a_sink_through_an_error_closes_it(tmp_path: Path, make_attempt:
         sink.log_attempt(make_attempt())
 
 
-def test_the_console_shows_one_line_without_control_characters(make_attempt: Make, make_finished: Make) -> None:
+def test_the_console_shows_one_line_without_control_characters(
+    make_attempt: Make, make_finished: Make, make_entry: Make
+) -> None:
     stream = io.StringIO()
     with ConsoleSink(stream) as sink:
         sink.log_attempt(make_attempt(url="https://a.example/\x1b[31m\n"))
-        sink.log_outcome(outcome_for_manifest(make_finished("W1"), 0.0))
+        sink.log_outcome(as_row(make_entry(make_finished("W1"))))
         sink.log_summary({"processed": 3, "saved": 2, "resolvers": {}})
     attempt, outcome, summary = stream.getvalue().splitlines()
     assert "http-200" in attempt and "W12345 arxiv" in attempt and "\x1b" not in attempt
@@ -116,13 +119,18 @@ def test_the_console_shows_one_line_without_control_characters(make_attempt: Mak
 
 
 class Broken:
-    def log_attempt(self, rec: AttemptRecord) -> None:
+    name = "broken"
+
+    def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
         raise OSError("disk full")
 
     def log_outcome(self, row: Mapping[str, Any]) -> None:
         raise OSError("disk full")
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
+        raise OSError("disk full")
+
+    def flush(self) -> None:
         raise OSError("disk full")
 
     def close(self) -> None:
@@ -139,5 +147,5 @@ def test_a_failing_sink_warns_once_counts_and_stops_nobody(
             sinks.log_attempt(make_attempt(seq=n))
         warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
         assert len(warnings) == 1 and warnings[0].exc_info
-        assert sinks.dropped == {"Broken": 5}
+        assert sinks.dropped == {"broken": 5}
     assert len(path.read_text().splitlines()) == 5

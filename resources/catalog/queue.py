@@ -6,7 +6,7 @@ clock of the database, and whoever lost it can record nothing (see `Catalog.comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -53,6 +53,7 @@ _AFRESH: dict[str, Any] = {"progress": None, "tries": 0}
 
 _ADD = insert_missing(queue)
 _ADD_TO_RUN = insert_missing(run_works)
+_NOTE = update(queue).where(queue.c.work_id == bindparam("id")).values(progress=bindparam("noted"))
 _REPLAN = update(queue).where(queue.c.work_id == bindparam("id"))
 
 
@@ -83,16 +84,45 @@ class Queue(Database):
 
     def reopen(self, work_ids: Iterable[str]) -> int:
         """Have these works done again from the start, whatever came of them; works that somebody holds are not."""
-        return sum(self._reopen_batch(batch) for batch in portions(work_ids))
+        return self.reopen_with((work_id, None) for work_id in work_ids)
+
+    def reopen_with(self, works: Iterable[tuple[str, Mapping[str, Any] | None]], *, only_done: bool = False) -> int:
+        """The same for works that begin with some progress, such as what is known of the copy that they have."""
+        return sum(self._reopen_batch(batch, only_done) for batch in portions(works))
 
     @patiently
-    def _reopen_batch(self, work_ids: list[str]) -> int:
+    def _reopen_batch(self, works: list[tuple[str, Mapping[str, Any] | None]], only_done: bool) -> int:
+        state = queue.c.state == "done" if only_done else queue.c.state != "leased"
         with self._write() as connection:
-            return connection.execute(
-                update(queue)
-                .where(queue.c.work_id.in_(work_ids), queue.c.state != "leased")
-                .values(**_AGAIN, **_AFRESH, updated_at=now_of(connection))
-            ).rowcount
+            free = select(queue.c.work_id).where(queue.c.work_id.in_([work_id for work_id, _ in works]), state)
+            ids = set(connection.execute(free).scalars())
+            again = update(queue).where(queue.c.work_id.in_(ids))
+            connection.execute(again.values(**_AGAIN, **_AFRESH, updated_at=now_of(connection)))
+            noted = [{"id": i, "noted": to_json(note)} for i, note in works if note is not None and i in ids]
+            if noted:
+                connection.execute(_NOTE, noted)
+        return len(ids)
+
+    def done_among(self, work_ids: Iterable[str]) -> set[str]:
+        """Those of these works that nobody is at and that wait for nothing."""
+        return {work_id for portion in portions(work_ids) for work_id in self._done_among(portion)}
+
+    @patiently
+    def _done_among(self, work_ids: list[str]) -> list[str]:
+        statement = select(queue.c.work_id).where(queue.c.work_id.in_(work_ids), queue.c.state == "done")
+        with self._read() as connection:
+            return list(connection.execute(statement).scalars())
+
+    def records_of(self, work_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The stored records of these works."""
+        for portion in portions(work_ids):
+            yield from self._records_of(portion)
+
+    @patiently
+    def _records_of(self, work_ids: list[str]) -> list[tuple[str, dict[str, Any]]]:
+        statement = select(queue.c.work_id, queue.c.record).where(queue.c.work_id.in_(work_ids))
+        with self._read() as connection:
+            return [(row.work_id, from_json(row.record)) for row in connection.execute(statement)]
 
     @patiently
     def claim(

@@ -395,6 +395,8 @@ class Exchanger:
             extra["sleep_ms"] = reply.waited_ms
         if reply is not None and reply.went_on_at:
             extra["went_on_at"] = reply.went_on_at
+        if digest := getattr(reply.payload if reply is not None else None, "sha256", None):
+            extra["sha256"] = digest  # a sink that hashed what it took says which bytes these were
         if again is not None and not closing:
             extra |= {"attempt": tries, "sleep_ms": round(again.delay_s * 1000)}
         if error is not None:

@@ -215,14 +215,28 @@ def test_a_batch_that_cannot_be_kept_leaves_nothing(catalog: Catalog) -> None:
 @pytest.mark.requirement("CAT-1")
 def test_every_change_of_an_outcome_gets_a_higher_revision(catalog: Catalog) -> None:
     catalog.commit(Batch(finished=[finished("W1", GONE), finished("W2")]))
-    seen = catalog.entries_after(0, 10)
-    assert [entry.work_id for entry in seen] == ["W1", "W2"]
+    seen = catalog.entry_columns_after(0, 10)
+    assert seen["work_id"] == ("W1", "W2")
     catalog.reopen(["W1"])
     catalog.claim("me", 1, 60)
     catalog.commit(Batch(finished=[finished("W1")]))
-    (changed,) = catalog.entries_after(seen[-1].revision, 10)
-    assert (changed.work_id, changed.reason) == ("W1", Reason.OK)
-    assert len(catalog.entries_after(0, 1)) == 1
+    changed = catalog.entry_columns_after(seen["revision"][-1], 10)
+    assert (changed["work_id"], changed["reason"]) == (("W1",), ("ok",))
+    assert catalog.entry_columns_after(changed["revision"][0], 10) == {}
+    assert len(catalog.entry_columns_after(0, 1)["work_id"]) == 1
+
+
+@pytest.mark.requirement("CAT-3")
+def test_a_copy_that_is_still_current_settles_its_work_and_leaves_the_outcome_as_it_was(catalog: Catalog) -> None:
+    catalog.commit(Batch(finished=[finished("W1")]))
+    before = catalog.entry("W1")
+    assert catalog.reopen_with([("W1", {"kept": {"etag": "a"}}), ("unknown", None)], only_done=True) == 1
+    assert catalog.reopen_with([("W1", None)], only_done=True) == 0, "it is in the queue already"
+    (item,) = catalog.claim("me", 1, 60)
+    assert item.progress == {"kept": {"etag": "a"}}
+    unchanged = DownloadOutcome(True, None, Classification.SKIP, Reason.NOT_MODIFIED)
+    assert catalog.commit(Batch(finished=[replace(finished("W1"), outcome=unchanged)])) == []
+    assert catalog.entry("W1") == before and catalog.queue_counts().done == catalog.queue_counts().total - 4
 
 
 @pytest.mark.requirement("CAT-3")
@@ -266,6 +280,7 @@ def test_a_run_is_remembered_and_can_be_taken_up_again(catalog: Catalog) -> None
     assert (run.kind, run.config_hash, run.scope, run.summary) == ("pull", "hash", {"years": [2024]}, {"saved": 3})
     catalog.start_run("run", "pull", "hash2", {})
     again = catalog.run("run")
+    assert again is not None and again.config_hash == "hash", "what is done under another one says so itself"
     assert again is not None and (again.started_at, again.finished_at, again.summary) == (run.started_at, None, None)
     catalog.start_run("later", "resume", "hash", {})
     assert [r.run_id for r in catalog.runs()] == ["later", "run"]

@@ -1,0 +1,100 @@
+"""`content telemetry`: the records of runs as one file for other tools, and the run folders and the lake made again.
+
+Heavy imports stand inside the functions, so that other commands do not pay for them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from docstokg_assets.cli.options import ConfigOption, OutOption
+from docstokg_assets.cli.report_commands import check_known, fail, open_catalog, place, settings_of
+
+if TYPE_CHECKING:
+    from resources.catalog import Catalog, Run
+
+app = typer.Typer(help="Records of runs: export them, or make them again from the catalog.", no_args_is_help=True)
+
+RunOption = Annotated[str | None, typer.Option(help="A run's folder or its id; all runs when left out.")]
+
+
+@app.command()
+def export(
+    run: RunOption = None,
+    format: Annotated[Literal["parquet", "csv", "jsonl"], typer.Option(help="Which kind of file.")] = "parquet",
+    table: Annotated[
+        Literal["attempts", "outcomes", "artifacts", "works", "plans", "metrics"], typer.Option(help="Which view.")
+    ] = "attempts",
+    year: Annotated[int | None, typer.Option(min=0, help="Only of this publication year; 0: unknown.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The file; standard output for csv and jsonl.")
+    ] = None,
+    data_root: Annotated[
+        Path | None, typer.Option("--data-root", metavar="FOLDER", help="The folder that holds it all.")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write attempts, or another view of the telemetry, as one file for other tools."""
+    from docstokg_assets.telemetry.export import ExportFormat, ExportTable, export_table
+    from docstokg_assets.telemetry.files import whole_file
+    from docstokg_assets.telemetry.metrics import Scope
+    from docstokg_assets.telemetry.views import bring_up_to_date
+
+    kind, view = ExportFormat(format), ExportTable(table)
+    if kind is ExportFormat.PARQUET and out is None:
+        fail("Parquet needs a file: --out analysis.parquet")
+    run_id, data_root = place(run, data_root)
+    if run_id is not None and not view.of_runs:
+        fail(f"--run: {view} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")
+    settings = settings_of(config, data_root)
+    with open_catalog(settings.catalog_location) as catalog:
+        check_known(catalog, run_id, settings.data_root)
+        bring_up_to_date(catalog, settings.data_root)
+    scope = Scope(year, run_id)
+    if out is None:
+        export_table(settings.data_root, view, scope, kind, sys.stdout.buffer)
+        return
+    try:
+        with whole_file(out) as temp, temp.open("wb") as file:
+            rows = export_table(settings.data_root, view, scope, kind, file)
+    except OSError as error:
+        fail(f"{out} cannot be written: {error.strerror}. Give another file with --out.")
+    typer.echo(f"{rows:,} {view} in {out}", err=True)
+
+
+@app.command()
+def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption = None) -> None:
+    """Make manifest.jsonl, attempts.csv and the other files of run folders, and the Parquet lake, again from the catalog.
+
+    With --run only the folder of that run; the lake belongs to all runs.
+    """
+    from docstokg_assets.telemetry.lake import LakeWriter, rebuild_manifest
+    from docstokg_assets.telemetry.views import write_telemetry_duckdb
+
+    run_id, out = place(run, out)
+    settings = settings_of(config, out)
+    with open_catalog(settings.catalog_location) as catalog:
+        known = check_known(catalog, run_id, settings.data_root)
+        for each in [known] if known is not None else catalog.runs():
+            _rebuild(catalog, each, settings.data_root / each.run_id, settings.telemetry.last_csv_rows)
+        if known is None:
+            made = rebuild_manifest(catalog, LakeWriter(settings.data_root))
+            write_telemetry_duckdb(settings.data_root)
+            typer.echo(f"lake: {made.attempts:,} attempts, {made.outcomes:,} outcomes", err=True)
+
+
+def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
+    from docstokg_assets.orchestrator import was_cut_off
+    from docstokg_assets.telemetry.account import rebuild_lines, write_account
+
+    if run.finished_at is None and not was_cut_off(catalog, run):
+        typer.echo(f"{run.run_id}: may still be going on, so its files are left as they are", err=True)
+        return
+    count = rebuild_lines(catalog, folder, run)
+    if run.summary is not None:
+        write_account(catalog, folder, run.run_id, run.summary, last_rows)
+    typer.echo(f"{run.run_id}: {count:,} attempts in {folder}", err=True)

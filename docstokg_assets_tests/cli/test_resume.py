@@ -1,0 +1,252 @@
+"""`content resume` as a person uses it: what it takes up again, what it leaves alone, and what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from docstokg_assets.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from docstokg_assets_tests.cli.conftest import Ended, Place
+
+WORKS_PER_YEAR = 20
+QUERY = ("--query", "publication_year:2024")
+Content = Callable[..., "Ended"]
+
+
+def resume(place: Place, *arguments: str) -> list[str]:
+    return ["resume", "--config", str(place.config), "--out", str(place.out), *arguments]
+
+
+def entries(place: Place) -> dict[str, tuple[Any, ...]]:
+    columns = "work_id, reason, path, sha256, run_id, finished_at, revision, meta"
+    return {row[0]: row[1:] for row in place.rows(f"SELECT {columns} FROM catalog_entries")}
+
+
+def stored(place: Place) -> list[tuple[str, Path, str]]:
+    """(work, file, hash) of all PDF files, by work."""
+    rows = place.rows("SELECT work_id, path, sha256 FROM catalog_entries WHERE kind = 'pdf' ORDER BY work_id")
+    return [(work_id, place.out / path, sha256) for work_id, path, sha256 in rows]
+
+
+def runs(place: Place) -> list[str]:
+    return [run_id for (run_id,) in place.rows("SELECT run_id FROM runs ORDER BY started_at")]
+
+
+@pytest.fixture
+def pulled(place: Place, content: Content, box: Sandbox) -> Place:
+    assert content(*place.arguments(*QUERY)).code == 0
+    box.control("DELETE", "arrivals")
+    return place
+
+
+@pytest.mark.requirement("CAT-3", "CLI-1")
+def test_what_is_done_is_not_asked_for_again(pulled: Place, content: Content, box: Sandbox) -> None:
+    before = entries(pulled)
+    ended = content(*resume(pulled))
+    assert (ended.code, box.arrivals(), entries(pulled)) == (0, [], before)
+    assert "20 works of 20 had been finished before; nothing was downloaded again." in ended.err
+
+
+@pytest.mark.requirement("CAT-3", "CLI-1")
+def test_a_run_that_was_cut_off_is_finished_under_its_own_name(place: Place, content: Content, box: Sandbox) -> None:
+    box.add_fault(delay=0.06)
+    process = place.start(*QUERY)
+    place.wait_for(lambda: 3 <= place.done() < WORKS_PER_YEAR, process)
+    process.kill()
+    process.wait()
+    (run_id,) = runs(place)
+    manifest = place.out / run_id / "manifest.jsonl"
+    manifest.write_bytes(manifest.read_bytes()[:-30])
+    box.clear_faults()
+
+    ended = content(*resume(place, "--run", str(place.out / run_id)))
+    assert (ended.code, runs(place), place.done()) == (0, [run_id], WORKS_PER_YEAR), ended.err
+    lines = [json.loads(line) for line in manifest.read_bytes().splitlines()]
+    found = {(row["worker_id"], row["seq"]) for row in lines if row["record_type"] == "attempt"}
+    assert found == set(place.rows("SELECT worker_id, seq FROM attempts")), "what the kill tore is there again"
+    assert {row["work_id"] for row in lines if row["record_type"] == "outcome"} == set(entries(place))
+
+
+@pytest.mark.requirement("CAT-3")
+def test_retryable_outcomes_are_retried_when_their_time_has_come_and_terminal_ones_not(
+    place: Place, content: Content, box: Sandbox
+) -> None:
+    box.add_fault(path="*.pdf", status=503)
+    assert content(*place.arguments(*QUERY)).code == 3
+    ends = entries(place)
+    waiting = [work_id for (work_id,) in place.rows("SELECT work_id FROM queue WHERE state = 'retry'")]
+    assert waiting and {ends[work_id][0] for work_id in waiting} <= {"http-5xx", "breaker-open"}
+    box.clear_faults()
+    box.control("DELETE", "arrivals")
+    early = content(*resume(place))
+    assert (early.code, box.arrivals(), entries(place)) == (3, [], ends)
+    assert f"left for later; run the same command again from {datetime.now(UTC):%Y}" in early.err
+
+    with sqlite3.connect(place.out / "catalog.sqlite3") as database:
+        database.execute("UPDATE queue SET not_before = 1 WHERE state = 'retry'")  # as if the hour were over
+        database.execute("DELETE FROM hosts")
+    in_time = content(*resume(place))
+    after = entries(place)
+    assert in_time.code == 0, in_time.err
+    assert "ok" in {after[work_id][0] for work_id in waiting}
+    assert {after[work_id][3] for work_id in waiting} == {runs(place)[-1]}, "all of them were tried again"
+    assert {i: row for i, row in after.items() if i not in waiting} == {
+        i: row for i, row in ends.items() if i not in waiting
+    }
+
+
+@pytest.mark.requirement("CAT-3", "CLI-1")
+@pytest.mark.parametrize(
+    ("filters", "chosen"),
+    [
+        (["status=failed"], lambda reason, resolver: reason != "ok"),
+        (["reason=redirect-loop", "reason=no-pdf-link"], lambda r, _: r in ("redirect-loop", "no-pdf-link")),
+        (["status=success", "resolver=arxiv"], lambda r, resolver: r == "ok" and resolver == "arxiv"),
+        (["year=2023"], lambda r, resolver: False),
+    ],
+)
+def test_force_takes_up_exactly_what_the_filter_selects(
+    pulled: Place, content: Content, filters: list[str], chosen: Callable[[str, str], bool]
+) -> None:
+    known = pulled.rows("SELECT work_id, reason, resolver FROM catalog_entries")
+    wanted = {work_id for work_id, reason, resolver in known if chosen(reason, resolver)}
+    ended = content(*resume(pulled, "--force", *(part for text in filters for part in ("--filter", text))))
+    (run_id,) = runs(pulled)[1:]
+    assert {work_id for work_id, row in entries(pulled).items() if row[3] == run_id} == wanted
+    assert ended.code == 0 and re.search(rf"^{len(wanted)} works? to be searched for again", ended.err, re.MULTILINE)
+
+
+@pytest.mark.requirement("CAT-3", "CLI-1")
+def test_a_run_of_a_partition_stands_for_the_works_of_its_year(pulled: Place, content: Content) -> None:
+    failed = {work_id for work_id, row in entries(pulled).items() if row[0] != "ok"}
+    with sqlite3.connect(pulled.out / "catalog.sqlite3") as database:
+        for name, year in (("of-2023", 2023), ("of-2024", 2024)):
+            values = (name, "dagster", 1.0, "sha256:0", f'{{"year": {year}}}')
+            database.execute(
+                "INSERT INTO runs (run_id, kind, started_at, config_hash, scope) VALUES (?, ?, ?, ?, ?)", values
+            )
+    for name, settled in (("of-2023", set[str]()), ("of-2024", failed)):
+        assert content(*resume(pulled, "--run", name, "--force", "--filter", "status=failed")).code == 0
+        assert {work_id for work_id, row in entries(pulled).items() if row[3] == name} == settled
+
+
+@pytest.mark.requirement("CAT-3")
+def test_fault_37_a_flipped_bit_and_a_missing_file_are_found_and_fetched_again(
+    pulled: Place, content: Content, box: Sandbox
+) -> None:
+    (flipped, file, sha256), (missing, gone, _), *others = stored(pulled)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    gone.unlink()
+    untouched = {path: path.stat().st_mtime_ns for _, path, _ in others}
+
+    ended = content(*resume(pulled, "--verify"))
+    assert ended.code == 0, ended.err
+    assert re.search(r"^\d+ files checked: 1 missing, 1 damaged\.$", ended.err, re.MULTILINE)
+    assert "2 files of 2 fetched again." in ended.err
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == sha256 and gone.exists()
+    told = json.loads(entries(pulled)[flipped][6])["replaces"]
+    assert told == {"path": f"PDF/{file.name}", "sha256": sha256, "found": hashlib.sha256(data).hexdigest()}
+    assert json.loads(entries(pulled)[missing][6])["replaces"]["found"] is None
+    assert {path: path.stat().st_mtime_ns for path in untouched} == untouched
+    again = content(*resume(pulled, "--verify"))
+    assert again.code == 0 and "all are whole" in again.err
+
+
+@pytest.mark.requirement("CAT-3")
+def test_a_damaged_file_that_cannot_be_had_again_does_not_stay(pulled: Place, content: Content, box: Sandbox) -> None:
+    (work_id, file, _), *_ = stored(pulled)
+    file.write_bytes(b"%PDF-1.4 broken")
+    box.add_fault(status=404)
+    ended = content(*resume(pulled, "--verify"))
+    assert ended.code == 3 and f"0 files of 1 fetched again; still without one: {work_id}." in ended.err
+    assert not file.exists() and entries(pulled)[work_id][0] == "http-4xx"
+
+
+@pytest.mark.requirement("CAT-3", "TEL-1")
+def test_revalidation_takes_304_as_kept_and_a_new_version_as_a_new_artifact(
+    pulled: Place, content: Content, box: Sandbox
+) -> None:
+    (changed, file, old), (kept, same, _), *_ = stored(pulled)
+    before, written = entries(pulled), same.stat().st_mtime_ns
+    new = b"%PDF-1.7\n" + b"1 0 obj << >> endobj\n" * 200 + b"trailer\n%%EOF\n"
+    ((url,),) = pulled.rows(f"SELECT url FROM catalog_entries WHERE work_id = '{changed}'")
+    host, _, path = url.partition("//")[2].partition("/")
+    box.add_fault(host=host, path=f"/{path}", status=200, body=new.decode(), type="application/pdf")
+
+    ended = content(*resume(pulled, "--revalidate"))
+    assert ended.code == 0, ended.err
+    asked = len(stored(pulled)) + len(pulled.rows("SELECT 1 FROM catalog_entries WHERE kind = 'xml'"))
+    assert f"{asked} files to be asked for again." in ended.err
+    assert f"{asked - 1} files unchanged, 1 in a new version." in ended.err
+    assert file.read_bytes() == new and same.stat().st_mtime_ns == written
+    hashes = pulled.rows(f"SELECT sha256 FROM artifacts WHERE work_id = '{changed}' ORDER BY id")
+    assert hashes == [(old,), (hashlib.sha256(new).hexdigest(),)]
+    after = entries(pulled)
+    assert {i: row for i, row in after.items() if i != changed} == {i: r for i, r in before.items() if i != changed}
+    run_id = runs(pulled)[-1]
+    told = pulled.rows(f"SELECT status, reason FROM attempts WHERE run_id = '{run_id}' AND work_id = '{kept}'")
+    assert told[-1] == ("http-304", "not-modified")
+    metrics = json.loads((pulled.out / run_id / "manifest.metrics.json").read_text())
+    assert (metrics["processed"], metrics["saved"], metrics["skipped"]) == (asked, 1, asked - 1)
+
+
+@pytest.mark.requirement("CAT-3")
+def test_a_host_that_fails_when_asked_again_costs_us_nothing(pulled: Place, content: Content, box: Sandbox) -> None:
+    before, files = entries(pulled), {path: path.read_bytes() for _, path, _ in stored(pulled)}
+    box.add_fault(status=404)
+    ended = content(*resume(pulled, "--revalidate"))
+    assert ended.code == 0 and "0 files unchanged, 0 in a new version." in ended.err
+    assert entries(pulled) == before and {path: path.read_bytes() for path in files} == files
+    assert pulled.done() == WORKS_PER_YEAR
+
+
+@pytest.mark.requirement("CAT-3", "CLI-1")
+def test_failed_ids_are_a_file_that_pull_reads_again(pulled: Place, content: Content, tmp_path: Path) -> None:
+    failed = {work_id for work_id, row in entries(pulled).items() if row[0] != "ok"}
+    file = tmp_path / "failed.txt"
+    ended = content(*resume(pulled, "--failed-ids", str(file)))
+    assert ended.code == 0 and f"{len(failed)} works without full text: ids in {file}" in ended.err
+    assert {line for line in file.read_text().splitlines() if not line.startswith("#")} == failed
+    elsewhere = tmp_path / "elsewhere"
+    again = content("pull", "--config", str(pulled.config), "--out", str(elsewhere), "--ids", str(file))
+    assert again.code == 0, again.err
+    assert f"{len(failed)} of {len(failed)} works to do" in again.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--force",), "--force needs to know which works: --filter status=failed"),
+        (("--filter", "status=failed"), "give --force with it"),
+        (("--force", "--filter", "colour=red"), "--filter 'colour=red': give status=…, reason=…, resolver=…, year=…"),
+        (("--force", "--filter", "status=bad"), "there is no status 'bad'; there are failed, success, skip, error"),
+        (("--force", "--filter", "reason=rain"), "there is no reason 'rain'; there are ok, not-modified"),
+        (("--force", "--filter", "year=soon"), "a year is a number"),
+        (("--run", "01NEVER"), "knows no run 01NEVER. The latest runs are:"),
+        (("--failed-ids", "/no/such/folder/x"), "there is no folder /no/such/folder"),
+    ],
+)
+@pytest.mark.requirement("CLI-1")
+def test_what_cannot_be_meant_is_said_before_anything_starts(
+    pulled: Place, content: Content, arguments: tuple[str, ...], told: str
+) -> None:
+    ended = content(*resume(pulled, *arguments))
+    assert ended.code == 2 and told in ended.err and len(runs(pulled)) == 1
+
+
+@pytest.mark.requirement("CLI-1")
+def test_without_a_catalog_nothing_is_made(place: Place, content: Content) -> None:
+    ended = content(*resume(place))
+    assert ended.code == 2 and "there is no catalog at" in ended.err and not place.out.exists()
