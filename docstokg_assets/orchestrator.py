@@ -36,6 +36,7 @@ from docstokg_assets.telemetry.manifest import as_row, metrics_summary, write_la
 from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
 from docstokg_assets.telemetry.views import write_telemetry_duckdb
 from docstokg_assets.works import Work
+from docstokg_assets.wrong_paper import judge_with
 from resources.artifacts.file_system import FileSystemStore
 from resources.catalog.catalog import Catalog
 from resources.clock import SystemClock, utc
@@ -44,6 +45,7 @@ from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
 from resources.mounts import refuse_network_filesystem
+from resources.pdf import PdfInspector
 from resources.rate_limit.limiter import Limiter
 from resources.settings import SettingsError
 
@@ -145,6 +147,7 @@ class DownloadRun:
         self.resolvers = resolvers_of(self.config)
         self._clock = SystemClock()
         self._seq = itertools.count(1)
+        self._pdfs = PdfInspector()
         self._reload: Callable[[], ContentDownloadConfig] | None = None
         self._dispatcher: Dispatcher | None = None
 
@@ -168,6 +171,7 @@ class DownloadRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._recorder.__exit__(kind, error, trace)
+        self._pdfs.close()
         try:
             if self._recorder.failure is None and self._accounts:
                 self._account()
@@ -271,6 +275,7 @@ class DownloadRun:
             head_precheck=download.head_precheck,
             global_url_dedupe=download.global_url_dedupe,
             dry_run=self.dry_run,
+            judge=judge_with(self._pdfs, reject=download.on_suspect == "reject") if download.check_pdf else None,
             context=ResolverContext(self.config.http.contact_email),
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings)

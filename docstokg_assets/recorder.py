@@ -101,4 +101,6 @@ class Recorder:
 
 def outcome_for_manifest(finished: Finished, now: float) -> dict[str, Any]:
     row = entry_to_row(finished, now, 0)
-    return row | {"html_paths": finished.outcome.html_paths, "fallback_chain": finished.outcome.fallback_chain}
+    outcome = finished.outcome
+    lists = {"html_paths": outcome.html_paths, "fallback_chain": outcome.fallback_chain}
+    return row | lists | {"flags": outcome.meta.get("flags", ())}

@@ -40,6 +40,11 @@ class DownloadSettings(Section):
     max_bytes: int = Field(104_857_600, gt=0, description="a larger file is not kept")
     head_precheck: bool = Field(True, description="ask HEAD before GET where that tells something")
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
+    check_pdf: bool = Field(True, description="look into each PDF whether it is the article; a few milliseconds each")
+    on_suspect: Literal["reject", "keep"] = Field(
+        "reject",
+        description="a PDF that is plainly another paper or a supplement: try the next copy, or keep it flagged",
+    )
     deadline_s: float | None = Field(
         None,
         gt=0,

@@ -126,6 +126,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             "requests": _INT,
             "finished_at": _TIME,
             "revision": _INT,
+            "flags": _TEXTS,
         }
     ),
     "metrics": pa.schema(
@@ -236,7 +237,8 @@ def _attempts(catalog: ManifestSource, position: int) -> _Page:
 
 
 def _outcomes(catalog: ManifestSource, revision: int) -> _Page:
-    return [(entry.revision, as_row(entry)) for entry in catalog.entries_after(revision, BATCH_ROWS)]
+    entries = catalog.entries_after(revision, BATCH_ROWS)
+    return [(entry.revision, as_row(entry) | {"flags": entry.meta.get("flags", [])}) for entry in entries]
 
 
 class _Since:
