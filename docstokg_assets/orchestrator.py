@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import platform
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -197,6 +198,9 @@ class DownloadRun:
     def collect(self, works_filter: str, year: int | None, collected: Collected) -> Iterator[Work]:
         """The works of a filter, of one year or of all, as they come; `collected` counts them."""
         limit = self.config.openalex.max_works
+        types = self.config.openalex.types
+        if types and not re.search(r"(?:^|,)type:", works_filter):
+            works_filter = ",".join(filter(None, (works_filter, f"type:{'|'.join(types)}")))
         return works_of_filter(self.asker(), self.openalex(), works_filter, year, limit, collected)
 
     def store(self, works: Iterable[Work]) -> int:
