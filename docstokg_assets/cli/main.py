@@ -15,6 +15,7 @@ import typer
 COMMANDS: dict[str, str | None] = {
     "docstokg_assets.cli.run_commands": None,
     "docstokg_assets.cli.report_commands": None,
+    "docstokg_assets.cli.why_command": None,
     "docstokg_assets.cli.config_commands": None,
     "docstokg_assets.cli.demo": None,
     "docstokg_assets.cli.sandbox": "sandbox",

@@ -60,7 +60,7 @@ def report(
     run_id, out = _place(run, out)
     settings, scope = _settings(config, out), Scope(year, run_id)
     data_root = settings.data_root
-    with _catalog(settings.catalog_path) as catalog:
+    with open_catalog(settings) as catalog:
         _check_known(catalog, scope, data_root)
         if export_manifest(catalog, LakeWriter(data_root)).parts:
             write_telemetry_duckdb(data_root)
@@ -107,9 +107,11 @@ def _settings(config: Path | None, out: Path | None) -> ContentDownloadConfig:
 
 
 @contextmanager
-def _catalog(path: Path) -> Iterator[Catalog]:
+def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
+    """The catalog of a data root that was used before; ends the command when there is none."""
     from resources.catalog import Catalog, CatalogError
 
+    path = config.catalog_path
     if not path.is_file():
         _fail(f"there is no catalog at {path}. Give the data root with --out; `content pull` makes one.")
     try:

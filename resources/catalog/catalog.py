@@ -56,7 +56,7 @@ from resources.catalog.schema import (
     runs,
     set_aside,
 )
-from resources.records import Classification, Kind, Reason
+from resources.records import AttemptRecord, Classification, Kind, Reason
 
 _PAGE = 1_000
 _ADD_ATTEMPTS = insert_missing(attempts)
@@ -229,6 +229,13 @@ class Catalog(Queue, Hosts):
             statement = statement.where(attempts.c.run_id == run_id)
         with self._read() as connection:
             return [attempt_from_row(row) for row in connection.execute(statement).mappings()]
+
+    def attempts_of(self, work_id: str, year: int | None) -> list[AttemptRecord]:
+        """All attempts for a work, in their order. Its year leads to them: the work alone has no index."""
+        same = (year_is(attempts.c.year, year or 0), attempts.c.work_id == work_id)
+        with self._read() as connection:
+            rows = connection.execute(select(attempts).where(*same).order_by(attempts.c.id)).mappings()
+            return [attempt_from_row(row).record for row in rows]
 
     def entries_after(self, revision: int, limit: int) -> list[Entry]:
         """The outcomes that changed after `revision`, each as it is now."""

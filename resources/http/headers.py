@@ -1,4 +1,4 @@
-"""Request headers by role, and their one spelling as a key. Every User-Agent names us and, where configured, the contact address."""
+"""Request headers by role, and their spelling as a key. Every User-Agent names us and, where configured, a contact address."""
 
 from __future__ import annotations
 
