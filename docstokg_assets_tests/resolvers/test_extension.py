@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from docstokg_assets.sandbox import Sandbox
 from resources.http.headers import headers_cache_key
 
 PROJECT = Path(__file__).resolve().parents[2]
+HOST = "journals.aurora-press.example"  # of the sandbox
 PLUGIN = """
 from docstokg_assets.plans import Candidate, Tier
 from docstokg_assets.resolvers.registry import Example, Resolver, ResolverSettings
@@ -43,7 +45,7 @@ class Attic(Resolver):
     def candidates(self, work):
         url = f"https://HOST/attic/{self.settings.shelf}/{work.work_id}.pdf"
         return [Candidate(url, self.name, self.tier, rank=self.rank)]
-"""
+""".replace("HOST", HOST)
 
 
 def install(folder: Path, source: str = PLUGIN, target: str = "attic:Attic", name: str = "attic") -> dict[str, str]:
@@ -91,6 +93,17 @@ def test_a_resolver_of_another_distribution_is_configured_planned_and_used(tmp_p
         told = json.loads(content(environment, "why", work.id, "--out", str(tmp_path / "out"), "--json").stdout)
     assert "found by attic" in told["ending"]
     assert told["tries"][0]["url"] == f"https://{HOST}/attic/low/{work.id}.pdf"
+
+
+@pytest.mark.requirement("RES-1")
+def test_the_resolver_of_the_guide_works_and_its_examples_are_run_by_the_suite(tmp_path: Path) -> None:
+    guide = re.search(r"```python\n(.*?)```", (PROJECT / "docs" / "resolvers.md").read_text(), re.DOTALL)
+    assert guide is not None
+    environment = install(tmp_path / "site", guide[1], "attic:AtticResolver")
+    suite = PROJECT / "docstokg_assets_tests" / "resolvers" / "test_examples.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(suite), "-k", "attic"]
+    ended = subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+    assert "4 passed" in ended.stdout, ended.stdout  # three examples, and that there are such of plenty and of nothing
 
 
 @pytest.mark.requirement("RES-7")
