@@ -121,8 +121,10 @@ def _mismatch(work: Work, facts: PdfFacts) -> tuple[str, bool]:
     if other and alike is None and _another_script(work.title or "", facts.text):
         # a translation has the publisher of its original
         another_title = _registrant(other) not in (None, _registrant(f"DOI {work.doi}"))
-    if other:
+    if other and (work.doi or work.arxiv_id):
         return f"it calls itself {other}{', and has another title' if another_title else ''}", another_title
+    if other and another_title:  # the DOI may be ours, which nobody told us
+        return f"it calls itself {other}, and has another title", False
     if another_title and len(_squashed(facts.text)) >= _ENOUGH_TEXT:
         return "its first pages do not show the title", False
     return "", False
@@ -136,11 +138,10 @@ def _names_our_work(work: Work, said: str) -> bool:
 
 def _identifier_of_another(work: Work, facts: PdfFacts) -> str | None:
     """The DOI of the metadata, else the only one on the first pages (of several, the others are references); or arXiv's stamp."""
-    if work.doi:
-        named = _dois("\n".join(facts.metadata.values())) or _dois(facts.text)
-        others = {doi for doi in named if not _one_family(doi, work.doi.casefold())}
-        if len(others) == 1:
-            return f"DOI {others.pop()}"
+    named = _dois("\n".join(facts.metadata.values())) or _dois(facts.text)
+    others = {doi for doi in named if work.doi is None or not _one_family(doi, work.doi.casefold())}
+    if len(others) == 1:
+        return f"DOI {others.pop()}"
     stamp = _ARXIV_STAMP.search(facts.text)
     if work.arxiv_id and stamp and arxiv_without_version(work.arxiv_id).casefold() != stamp[1].casefold():
         return f"arXiv:{stamp[1]}"

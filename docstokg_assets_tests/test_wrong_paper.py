@@ -75,7 +75,8 @@ def test_less_than_plain_evidence_is_a_flag_and_the_file_is_kept() -> None:
     translated = verdict("波罗的海海冰生长的研究 " * 40 + "doi:10.5555/light.7")
     several = verdict(f"A catalogue of lighthouses\n{FILLER} doi:10.5555/a.1 doi:10.5555/b.2")  # references, maybe
     untitled = verdict(f"A catalogue of lighthouses\n{FILLER}")
-    for found in (translated, several, untitled):
+    unnumbered = verdict(OTHER, Work("W1", title=WORK.title))  # the work has no DOI that could be another
+    for found in (translated, several, untitled, unnumbered):
         assert (found.flags, found.reason) == ((Flag.SUSPECT_MISMATCH,), None)
         assert found.evidence
 
