@@ -103,4 +103,4 @@ def outcome_for_manifest(finished: Finished, now: float) -> dict[str, Any]:
     row = entry_to_row(finished, now, 0)
     outcome = finished.outcome
     lists = {"html_paths": outcome.html_paths, "fallback_chain": outcome.fallback_chain}
-    return row | lists | {"flags": outcome.meta.get("flags", ())}
+    return row | lists | {"meta": outcome.meta}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -187,7 +188,11 @@ def test_no_wrong_paper_is_stored_the_next_copy_is_and_the_reason_is_kept(
     answer = query_lake(
         config.data_root, "SELECT work_id FROM outcomes WHERE list_contains(flags, 'abstract-only')", limit=None
     )
-    assert {row[0] for row in answer.rows} == {work for work, kind in truth.items() if kind == "abstract_only"}
+    abstracts = {work for work, kind in truth.items() if kind == "abstract_only"}
+    assert {row[0] for row in answer.rows} == abstracts
+    (manifest,) = config.data_root.glob("*/manifest.jsonl")
+    lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+    assert {line["work_id"] for line in lines if line.get("flags") == ["abstract-only"]} == abstracts
 
 
 @pytest.mark.requirement("DL-11")
