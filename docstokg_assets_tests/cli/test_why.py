@@ -121,6 +121,10 @@ def test_for_programs_the_story_is_json(told: tuple[Sandbox, Path], content: Con
     box, config = told
     story = json.loads(why(content, config, _of_kind(box, "wrong_only").id, "--json"))
     assert story["reason"] == "wrong-paper"
+    waits = json.loads(why(content, config, _of_kind(box, "robots").id, "--json"))
+    assert "robots" not in {
+        one["resolver"] for one in waits["tries"]
+    }  # robots.txt belongs to the host, not to the work
     assert {"resolver", "host", "what", "answer", "reason", "url", "at"} == set(story["tries"][0])
 
 
