@@ -15,6 +15,7 @@ from docstokg_assets.naming import artifact_path, extension_of
 from docstokg_assets.plans import Candidate, Target
 from docstokg_assets.sniffing import SNIFF_BYTES, pdf_fault, sniff
 from docstokg_assets.works import Work
+from docstokg_assets.wrong_paper import Judge, Verdict
 from resources.artifacts.store import ArtifactStore, Part
 from resources.http.digests import KNOWN, stated_digests
 from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
@@ -192,9 +193,16 @@ def stream_candidate_payload(
 
 
 def finalize_candidate_download(
-    work: Work, candidate: Candidate, response: Response, store: ArtifactStore, *, conditional: bool = False
+    work: Work,
+    candidate: Candidate,
+    response: Response,
+    store: ArtifactStore,
+    *,
+    conditional: bool = False,
+    judge: Judge | None = None,
 ) -> DownloadOutcome:
-    """Integrity, then the store. Leaves no part file behind, whatever it finds. `conditional`: the plan named our copy."""
+    """Integrity, whether it is this paper, then the store. Leaves no part file behind, whatever it finds. `conditional`: the
+    plan named our copy."""
     if response.status == 304 and conditional:
         return not_modified(candidate, response)
     if not response.ok:
@@ -204,19 +212,25 @@ def finalize_candidate_download(
         return failed(candidate, reason, http_status=response.status)
     stream = response.payload
     assert isinstance(stream, DownloadStreamResult)
+    verdict = Verdict()
     if stream.kind in (Kind.PDF, Kind.PDF_UNKNOWN):
+        assert stream.part is not None
         fault = pdf_fault(stream.bytes_written, stream.tail)
         if fault is not None:
-            assert stream.part is not None
             stream.part.discard()
             return failed(
                 candidate, Reason.PDF_CORRUPT, kind=Kind.PDF_CORRUPT, http_status=response.status, meta={"fault": fault}
             )
+        verdict = judge(work, response.url, stream.part.path) if judge is not None else verdict
+        if verdict.reason is not None:
+            stream.part.discard()
+            noticed = _noticed(verdict)
+            return failed(candidate, verdict.reason, kind=stream.kind, http_status=response.status, meta=noticed)
     part = stream.part
     if part is None:  # an HTML full text, so far in memory
         part = store.begin(FOLDERS[stream.kind])
         part.write(stream.page)
-    return store_file(work, candidate, response, stream, part, store)
+    return store_file(work, candidate, response, stream, part, store, verdict)
 
 
 def store_file(
@@ -226,12 +240,13 @@ def store_file(
     stream: DownloadStreamResult,
     part: Part,
     store: ArtifactStore,
+    verdict: Verdict,
 ) -> DownloadOutcome:
     kind = stream.kind
     extension = extension_of(kind, stream.content_type, response.headers.get("content-disposition"), response.url)
     name = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], extension)
     stored = store.commit(part, name, stream.sha256)
-    meta: dict[str, object] = {**stream.digests, **_provenance(candidate, response)}
+    meta: dict[str, object] = {**stream.digests, **_provenance(candidate, response), **_noticed(verdict)}
     meta |= {"name": name} if stored.path != name else {}  # for people, where the store goes by hashes
     return DownloadOutcome(
         ok=True,
@@ -260,6 +275,13 @@ def _provenance(candidate: Candidate, response: Response) -> dict[str, str]:
     if candidate.captured_from is not None:
         found |= {"derivation": "archive-capture", "derived_from": candidate.captured_from}
     return found
+
+
+def _noticed(verdict: Verdict) -> dict[str, object]:
+    """What stands on the row of a file that is not beyond doubt."""
+    if not verdict.flags:
+        return {}
+    return {"flags": [str(flag) for flag in verdict.flags], "evidence": verdict.evidence}
 
 
 def not_modified(candidate: Candidate, response: Response) -> DownloadOutcome:

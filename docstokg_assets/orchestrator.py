@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import platform
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,6 +44,7 @@ from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
+from docstokg_assets.wrong_paper import judge_with
 from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.database import CatalogError
@@ -53,6 +55,7 @@ from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
 from resources.otlp import OtlpLogs
+from resources.pdf import PdfInspector
 from resources.rate_limit.limiter import Limiter
 from resources.settings import SettingsError
 
@@ -159,6 +162,7 @@ class DownloadRun:
         self.resolvers = resolvers_of(self.config)
         self._clock = SystemClock()
         self._seq = itertools.count(1)
+        self._pdfs = PdfInspector()
         self._reload: Callable[[], ContentDownloadConfig] | None = None
         self._dispatcher: Dispatcher | None = None
 
@@ -188,6 +192,7 @@ class DownloadRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._recorder.__exit__(kind, error, trace)
+        self._pdfs.close()
         try:
             if self._recorder.failure is None and self._accounts:
                 self._account()
@@ -213,6 +218,9 @@ class DownloadRun:
     def collect(self, works_filter: str, year: int | None, collected: Collected) -> Iterator[Work]:
         """The works of a filter, of one year or of all, as they come; `collected` counts them."""
         limit = self.config.openalex.max_works
+        types = self.config.openalex.types
+        if types and not re.search(r"(?:^|,)type:", works_filter):
+            works_filter = ",".join(filter(None, (works_filter, f"type:{'|'.join(types)}")))
         return works_of_filter(self.asker(), self.openalex(), works_filter, year, limit, collected)
 
     def store(self, works: Iterable[Work]) -> int:
@@ -291,6 +299,7 @@ class DownloadRun:
             head_precheck=download.head_precheck,
             global_url_dedupe=download.global_url_dedupe,
             dry_run=self.dry_run,
+            judge=judge_with(self._pdfs, reject=download.on_suspect == "reject") if download.check_pdf else None,
             context=ResolverContext(self.config.http.contact_email),
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings)

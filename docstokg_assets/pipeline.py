@@ -26,6 +26,7 @@ from docstokg_assets.landing.walls import recognise_wall
 from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext
 from docstokg_assets.works import Work
+from docstokg_assets.wrong_paper import Judge
 from resources.artifacts.store import ArtifactStore
 from resources.http.attempts import AttemptLog
 from resources.http.canonical import host_of
@@ -226,6 +227,7 @@ class PipelineSettings:
     head_precheck: bool = True
     global_url_dedupe: bool = False
     dry_run: bool = False
+    judge: Judge | None = None  # whether a PDF is the article that was wanted
     context: ResolverContext = field(default_factory=ResolverContext)
 
 
@@ -308,7 +310,7 @@ class ResolverPipeline:
                 return self._read_page(candidate, work, pursuit, response, response.body)
             if not (yield from self._passes_precheck(candidate, pursuit)):
                 return None
-            return (yield from self._fetch(candidate, work, pursuit))
+            return (yield from self._fetch(candidate, work, pursuit, log))
         except Interrupted:
             raise
         except HttpError as error:
@@ -316,7 +318,7 @@ class ResolverPipeline:
             return None
 
     def _fetch(
-        self, candidate: Candidate, work: Work, pursuit: Pursuit
+        self, candidate: Candidate, work: Work, pursuit: Pursuit, log: AttemptLog
     ) -> Generator[Request, Response, DownloadOutcome | None]:
         plan = prepare_candidate_download(candidate)
         response = yield from stream_candidate_payload(
@@ -325,13 +327,17 @@ class ResolverPipeline:
         stream = response.payload
         if isinstance(stream, DownloadStreamResult) and stream.kind is Kind.HTML:
             return self._read_page(candidate, work, pursuit, response, stream.page)
-        outcome = finalize_candidate_download(work, candidate, response, self._store)
+        outcome = finalize_candidate_download(work, candidate, response, self._store, judge=self._settings.judge)
         if not outcome.ok:
             wall = recognise_wall(response.status, response.headers, response.body[:65_536], response.url)
             reason = wall or outcome.reason
-            self._fail(
-                pursuit, candidate, reason, http_status=response.status, kind=outcome.kind, note=str(dict(outcome.meta))
-            )
+            note = str(outcome.meta.get("evidence") or outcome.meta.get("fault", ""))
+            self._fail(pursuit, candidate, reason, http_status=response.status, kind=outcome.kind, note=note)
+            if (
+                "flags" in outcome.meta
+            ):  # it came whole, and so its attempt is a good one; this says why it was not kept
+                judged = replace(self._landing_request(candidate), role=Role.ARTIFACT)
+                log.write(judged, response.url, Status.CONTENT_POLICY_SKIP, reason, extra=outcome.meta)
         return outcome
 
     def _revalidate(self, kept: KeptCopy, work: Work, pursuit: Pursuit) -> Search:

@@ -1,4 +1,4 @@
-"""What a file, the environment and the command line say: each one nested mapping in which every value knows its place.
+"""What a policy, a file, the environment and the command line say: each one nested mapping in which every value knows its place.
 
 Reads and parses only. Whether a key exists, which layer wins and what a value may be is decided in `settings.py`.
 What cannot be read is added to the caller's list of problems, so that all of them can be told at once.
@@ -7,7 +7,7 @@ What cannot be read is added to the caller's list of problems, so that all of th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ import yaml
 ENV_PREFIXES = ("DTKG_", "DOCSTOKG_CONTENT_")
 CONFIG_VARIABLE = "DTKG_CONFIG"
 SECRET_PREFIX = "DOCSTOKG_CONTENT_API_KEY_"
+POLICY_KEY = "policy"
+# Named presets, shipped as data: each a file like the user's own, laid under it.
+POLICIES = {file.stem: file for file in sorted((Path(__file__).parent / "policies").glob("*.yaml"))}
 
 KeyPath = tuple[str, ...]
 
@@ -55,11 +58,18 @@ def is_secret_variable(name: str) -> bool:
     return name.upper().startswith(SECRET_PREFIX) and len(name) > len(SECRET_PREFIX)
 
 
-def read_file(file: Path | None, problems: list[str]) -> Given:
+def read_policy(above: Sequence[Given], problems: list[str]) -> Given:
+    """The preset that the highest of the layers names; a name that nobody knows is found when the whole is validated."""
+    name = next((layer.value[POLICY_KEY].value for layer in reversed(above) if POLICY_KEY in layer.value), None)
+    file = POLICIES.get(name) if isinstance(name, str) else None
+    return read_file(file, problems, f"policy {name}")
+
+
+def read_file(file: Path | None, problems: list[str], origin: str = "") -> Given:
     nothing = Given({})
     if file is None:
         return nothing
-    origin = f"file {file.name}"
+    origin = origin or f"file {file.name}"
     try:
         loader = _YamlLoader(file.read_text(encoding="utf-8"))
         node = loader.get_single_node()
@@ -81,14 +91,14 @@ def read_file(file: Path | None, problems: list[str]) -> Given:
 
 
 def read_environment(env: Mapping[str, str], aliases: Mapping[str, str], section: str, problems: list[str]) -> Given:
-    """Variables of our prefixes (those of `section` only, if it is named); an empty variable counts as not set."""
+    """Variables of our prefixes (those of `section` and the policy only, if it is named); an empty one counts as not set."""
     by_path: dict[KeyPath, tuple[str, str]] = {}
     for name, value in sorted(env.items()):
         if is_secret_variable(name) and name.upper() not in aliases and aliases and value:
             known = ", ".join(alias for alias in aliases if is_secret_variable(alias))
             problems.append(f"environment {name}: there is no provider of that name; known are {known}")
         path = _variable_path(name, aliases)
-        if path is None or not value or (section and path[0] != section):
+        if path is None or not value or (section and path[0] not in (section, POLICY_KEY)):
             continue
         if path in by_path and by_path[path][1] != value:
             problems.append(f"environment {by_path[path][0]} and {name} say different things: remove one of them")

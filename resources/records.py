@@ -75,6 +75,8 @@ class Reason(StrEnum):
     BLOCKED_POW = "blocked-pow"
     BLOCKED_WAF = "blocked-waf"
     PDF_CORRUPT = "pdf-corrupt"
+    WRONG_PAPER = "wrong-paper"  # a whole file, but not of this work; the evidence is on the row
+    VALIDATOR_LIMIT = "validator-limit"  # looking into the file went past the limits of its check
     HTTP_4XX = "http-4xx"  # not there, or not for us; the exact status is on the row
     HTTP_5XX = "http-5xx"
     RATE_LIMITED = "rate-limited"  # a 429 outlived its retries
@@ -118,6 +120,8 @@ ENDINGS: Mapping[Reason, Ending] = {
     Reason.BLOCKED_POW: Ending.TERMINAL,
     Reason.BLOCKED_WAF: Ending.TERMINAL,
     Reason.PDF_CORRUPT: Ending.TERMINAL,
+    Reason.WRONG_PAPER: Ending.TERMINAL,
+    Reason.VALIDATOR_LIMIT: Ending.TERMINAL,
     Reason.HTTP_4XX: Ending.TERMINAL,
     Reason.NO_PDF_LINK: Ending.TERMINAL,
     Reason.NO_CANDIDATE: Ending.TERMINAL,

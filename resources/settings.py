@@ -1,4 +1,4 @@
-"""Layered loading of one settings model: defaults < file < environment < command line, with the origin of every value.
+"""Layered loading of one settings model: defaults < policy < file < environment < command line, with the origin of every value.
 
 Knows only that settings are pydantic models; what they mean is the sections' business, and how each layer is read is in
 `layers.py`. The file and the environment are parameters: nothing here looks at `os.environ`. All that is wrong, in all
@@ -30,6 +30,7 @@ from resources.layers import (
     read_environment,
     read_file,
     read_overrides,
+    read_policy,
 )
 
 __all__ = [
@@ -95,13 +96,13 @@ def load(
     """`model` from all layers. `overrides` and `aliases` (variable name → key) use dotted keys of the whole tree."""
     root = key_path(section)
     check = _Check(model, root)
-    layers = (
+    given = (
         read_file(file, check.problems),
         read_environment(env, aliases or {}, section, check.problems),
         read_overrides(overrides or {}),
     )
     tree: _Tree = {}
-    for layer in layers:
+    for layer in (read_policy(given, check.problems), *given):
         part = layer.value.get(section) if section else layer
         fitted = None if part is None else check.fit(model, part, root)
         if isinstance(fitted, Given):

@@ -19,6 +19,7 @@ from docstokg_assets.cli.options import (
     HeadPrecheckOption,
     NoRobotsOption,
     OutOption,
+    PolicyOption,
     ResolverOrderOption,
     WorkersOption,
     load_for_cli,
@@ -41,6 +42,7 @@ def print_config(
         bool | None,
         typer.Option("--origins/--no-origins", help="Say where each value came from (yaml does by default)."),
     ] = None,
+    policy: PolicyOption = None,
     workers: WorkersOption = None,
     out: OutOption = None,
     resolver_order: ResolverOrderOption = None,
@@ -53,6 +55,7 @@ def print_config(
     from docstokg_assets.config.render import as_json, as_yaml
 
     overrides = overrides_from(
+        policy=policy,
         workers=workers,
         out=out,
         resolver_order=resolver_order,
@@ -69,12 +72,12 @@ def print_config(
 
 
 @app.command("validate-config")
-def validate_config(config: ConfigOption = None) -> None:
+def validate_config(config: ConfigOption = None, policy: PolicyOption = None) -> None:
     """Check the configuration; all problems are told at once, with exit code 2."""
     from docstokg_assets.config import config_hash, require_contact
     from resources.settings import SettingsError, config_file
 
-    loaded = load_for_cli(config, os.environ)
+    loaded = load_for_cli(config, os.environ, overrides_from(policy=policy))
     typer.echo(f"{config or config_file(os.environ) or 'The configuration'} is valid")
     typer.echo(f"config hash {config_hash(loaded.value)}")
     try:
@@ -87,6 +90,7 @@ def validate_config(config: ConfigOption = None) -> None:
 def explain(
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    policy: PolicyOption = None,
     resolver_order: ResolverOrderOption = None,
     no_robots: NoRobotsOption = False,
     head_precheck: HeadPrecheckOption = None,
@@ -96,7 +100,9 @@ def explain(
 
     from docstokg_assets.config.explain import explain_hosts, explain_resolvers
 
-    overrides = overrides_from(resolver_order=resolver_order, no_robots=no_robots, head_precheck=head_precheck)
+    overrides = overrides_from(
+        policy=policy, resolver_order=resolver_order, no_robots=no_robots, head_precheck=head_precheck
+    )
     loaded = load_for_cli(config, os.environ, overrides)
     resolvers, hosts = explain_resolvers(loaded), explain_hosts(loaded)
     if as_json:

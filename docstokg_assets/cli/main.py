@@ -18,6 +18,7 @@ COMMANDS: dict[str, str | None] = {
     "docstokg_assets.cli.report_commands": None,
     "docstokg_assets.cli.catalog_commands": "catalog",
     "docstokg_assets.cli.telemetry_commands": "telemetry",
+    "docstokg_assets.cli.why_command": None,
     "docstokg_assets.cli.config_commands": None,
     "docstokg_assets.cli.store_commands": None,
     "docstokg_assets.cli.demo": None,

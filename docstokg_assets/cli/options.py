@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="Configuration file (YAML); $DTKG_CONFIG when not given.")
 ]
+PolicyOption = Annotated[
+    str | None, typer.Option("--policy", help="A preset for a field: biomedicine or computer_science.")
+]
 WorkersOption = Annotated[int | None, typer.Option("--workers", help="Threads that move bytes.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Data root: the folder that holds it all.")]
 ResolverOrderOption = Annotated[
@@ -29,6 +32,7 @@ HeadPrecheckOption = Annotated[
 
 # keyword of `overrides_from` → (flag, key)
 _FLAGS = {
+    "policy": ("--policy", "policy"),
     "workers": ("--workers", "workers"),
     "out": ("--out", "data_root"),
     "resolver_order": ("--resolver-order", "resolvers.order"),

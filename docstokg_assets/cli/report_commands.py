@@ -58,7 +58,7 @@ def report(
     run_id, out = place(run, out)
     settings, scope = settings_of(config, out), Scope(year, run_id)
     data_root = settings.data_root
-    with open_catalog(settings.catalog_location) as catalog:
+    with open_catalog(settings) as catalog:
         check_known(catalog, run_id, data_root)
         bring_up_to_date(catalog, data_root)
         built = reports.build_report(data_root, scope, catalog, datetime.now(UTC), settings.artifact_root)
@@ -111,9 +111,11 @@ def settings_of(config: Path | None, out: Path | None) -> ContentDownloadConfig:
 
 
 @contextmanager
-def open_catalog(location: Location) -> Iterator[Catalog]:
+def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
+    """The catalog of a data root that was used before; ends the command when there is none."""
     from resources.catalog import Catalog, CatalogError
 
+    location = config.catalog_location
     check_there(location)
     try:
         with Catalog.open(location) as catalog:

@@ -29,6 +29,7 @@ from docstokg_assets.cli.options import (
     HeadPrecheckOption,
     NoRobotsOption,
     OutOption,
+    PolicyOption,
     ResolverOrderOption,
     WorkersOption,
     load_for_cli,
@@ -75,6 +76,7 @@ def pull(
     out: OutOption = None,
     workers: WorkersOption = None,
     config: ConfigOption = None,
+    policy: PolicyOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Ask metadata only: no files are fetched, nothing is written.")
     ] = False,
@@ -99,6 +101,7 @@ def pull(
     from resources.http.errors import HttpError
 
     overrides = overrides_from(
+        policy=policy,
         workers=workers,
         out=out,
         resolver_order=resolver_order,

@@ -43,7 +43,7 @@ def gc(
 
     settings = settings_of(config, out)
     try:
-        with open_catalog(settings.catalog_location) as catalog:
+        with open_catalog(settings) as catalog:
             store = settings.artifacts.open(settings.data_root)
             if delete and (busy := processes_at_work(catalog)):
                 fail(

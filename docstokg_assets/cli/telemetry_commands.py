@@ -51,7 +51,7 @@ def export(
     if run_id is not None and not view.of_runs:
         fail(f"--run: {view} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")
     settings = settings_of(config, data_root)
-    with open_catalog(settings.catalog_location) as catalog:
+    with open_catalog(settings) as catalog:
         check_known(catalog, run_id, settings.data_root)
         bring_up_to_date(catalog, settings.data_root)
     scope = Scope(year, run_id)
@@ -77,7 +77,7 @@ def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption =
 
     run_id, out = place(run, out)
     settings = settings_of(config, out)
-    with open_catalog(settings.catalog_location) as catalog:
+    with open_catalog(settings) as catalog:
         known = check_known(catalog, run_id, settings.data_root)
         for each in [known] if known is not None else catalog.runs():
             _rebuild(catalog, each, settings.data_root / each.run_id, settings.telemetry.last_csv_rows)

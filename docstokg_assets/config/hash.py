@@ -13,10 +13,10 @@ from docstokg_assets.config.models import ContentDownloadConfig
 from resources.http.redact import redact_url
 from resources.settings import MASK
 
-# The name of a run and the places on one machine do not change what is collected or how: two machines, or one that was
-# moved to a larger disk, must be able to show that they worked under the same rules.
+# The name of a run, that of a policy (its values count) and the places on one machine do not change what is collected or how:
+# two machines, or one that was moved to a larger disk, must be able to show that they worked under the same rules.
 _FILES = ("telemetry.manifest_path", "telemetry.csv_path")
-NOT_HASHED = ("run_id", "data_root", "storage.path", "artifacts", "http.ca_bundle", "http.cache_dir", *_FILES)
+NOT_HASHED = ("policy", "run_id", "data_root", "storage.path", "artifacts", "http.ca_bundle", "http.cache_dir", *_FILES)
 
 
 def plain(value: Any, secret: str | None = MASK) -> Any:

@@ -20,6 +20,7 @@ from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, load_
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.settings import StorageSettings
 from resources.http.settings import HttpSettings, RobotsSettings
+from resources.layers import POLICIES
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import Loaded, Section, load
 
@@ -40,6 +41,11 @@ class DownloadSettings(Section):
     max_bytes: int = Field(104_857_600, gt=0, description="a larger file is not kept")
     head_precheck: bool = Field(True, description="ask HEAD before GET where that tells something")
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
+    check_pdf: bool = Field(True, description="look into each PDF whether it is the article; a few milliseconds each")
+    on_suspect: Literal["reject", "keep"] = Field(
+        "reject",
+        description="a PDF that is plainly another paper or a supplement: try the next copy, or keep it flagged",
+    )
     deadline_s: float | None = Field(
         None,
         gt=0,
@@ -78,6 +84,9 @@ class OpenAlexSettings(Section):
     )
     filter: Annotated[str, BeforeValidator(filter_string)] = Field(
         "", description="which works: OpenAlex filter syntax, or a mapping name → value or list of values"
+    )
+    types: tuple[str, ...] = Field(
+        (), description="only works of these OpenAlex types, unless the filter itself names types; all when empty"
     )
     api_key: SecretStr | None = Field(None, description="also read from DOCSTOKG_CONTENT_API_KEY_OPENALEX")
     per_page: int = Field(100, ge=1, le=100, description="works asked for at once")
@@ -140,6 +149,7 @@ else:
 
 
 class ContentDownloadConfig(Section):
+    policy: str | None = Field(None, description="a named preset, laid under the file: biomedicine, computer_science")
     run_id: str | None = Field(None, description="name of the run and of its folder; made from the time when not set")
     data_root: Path = Field(Path("data"), description="folder that holds catalog, lake, artifacts and runs")
     workers: int = Field(8, ge=1, le=256, description="threads that move bytes")
@@ -152,6 +162,13 @@ class ContentDownloadConfig(Section):
     telemetry: TelemetrySettings = TelemetrySettings()
     resolvers: RegisteredResolvers = RegisteredResolvers()
     openalex: OpenAlexSettings = OpenAlexSettings()
+
+    @field_validator("policy")
+    @classmethod
+    def _is_shipped(cls, policy: str | None) -> str | None:
+        if policy is not None and policy not in POLICIES:
+            raise ValueError(f"there is no policy {policy}; there are {', '.join(POLICIES)}")
+        return policy
 
     @field_validator("run_id")
     @classmethod

@@ -11,6 +11,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field
@@ -22,7 +24,7 @@ from resources.http.messages import Request, Response
 from resources.http.settings import HttpSettings, RetrySettings
 from resources.rate_limit.settings import Rate
 from resources.records import Reason
-from resources.settings import Section
+from resources.settings import Section, SettingsError
 
 
 class ResolverRateLimit(Section):
@@ -142,6 +144,7 @@ class Resolver:
 
 R = TypeVar("R", bound=Resolver)
 REGISTRY: dict[str, type[Resolver]] = {}
+ENTRY_POINTS = "docstokg.resolvers"
 
 
 def register(name: str) -> Callable[[type[R]], type[R]]:
@@ -156,11 +159,41 @@ def register(name: str) -> Callable[[type[R]], type[R]]:
 
 
 def load_resolvers() -> Mapping[str, type[Resolver]]:
-    """Import every module of the package, so that each registers itself, and return the registry."""
+    """All that there are: those of this package, and those that installed distributions bring. SettingsError when one of
+    the latter cannot be used."""
+    _find_resolvers()
+    return REGISTRY
+
+
+def clear_resolver_caches() -> None:
+    """Have the next `load_resolvers` look again, for what was installed meanwhile."""
+    _find_resolvers.cache_clear()
+
+
+@cache
+def _find_resolvers() -> None:
+    """Import every module of the package, so that each registers itself; then whatever the entry points name."""
     for module in pkgutil.iter_modules(package.__path__):
         if module.name != "registry":
             importlib.import_module(f"{package.__name__}.{module.name}")
-    return REGISTRY
+    for point in entry_points(group=ENTRY_POINTS):
+        _register_from_outside(point)
+
+
+def _register_from_outside(point: EntryPoint) -> None:
+    where = f"resolver {point.name} of {point.dist.name if point.dist else 'an unknown distribution'} ({point.value})"
+    remedy = "repair it, or uninstall it"
+    known = REGISTRY.get(point.name)
+    try:
+        found = point.load()
+    except Exception as error:
+        raise SettingsError([f"{where} cannot be loaded: {type(error).__name__}: {error}; {remedy}"]) from error
+    if not (isinstance(found, type) and issubclass(found, Resolver)):
+        raise SettingsError([f"{where} is no Resolver class; {remedy}"])
+    if known is not None and known is not found:
+        REGISTRY[point.name] = known
+        raise SettingsError([f"{where}: there is a resolver of that name already ({known.__module__}); {remedy}"])
+    register(point.name)(found)
 
 
 def build_resolvers(order: Sequence[str], settings: Mapping[str, Any]) -> tuple[Resolver, ...]:

@@ -17,6 +17,7 @@ from .universe import Work
 _BLOCK_SIZE = 256 * 1024
 _SMALLEST, _LARGEST = 2_000, 200_000
 MARGIN = 1_600  # bytes of a PDF around its filler
+ODD_PDFS = ("other", "supplement", "abstract")
 
 
 class FileMaker:
@@ -34,6 +35,17 @@ class FileMaker:
         size = filler_size(work.rolls[8])
         start = work.rolls[9] % (_BLOCK_SIZE - size)
         return make_pdf(work.title, work.doi or work.id, author(work), self._block[start : start + size], work.code)
+
+    def odd_pdf(self, work: Work, style: str) -> bytes:
+        """Whole and valid, but not the article: another paper, the supplement, or one page of abstract."""
+        title, doi, lines = work.title, work.doi or work.id, _ARTICLE
+        if style == "other":
+            title, doi = "A catalogue of lighthouses on the northern coast", f"10.555599/lighthouse.{work.code}"
+        elif style == "supplement":
+            title = f"Supporting Information. {work.title}"
+        else:
+            lines = ["Abstract", "We will report on measurements that nobody has made yet."]
+        return make_pdf(title, doi, author(work), self._block[:2_000], work.code, lines)
 
     def bench_pdf(self, number: int) -> bytes:
         """PDF for benchmarks: unique bytes for each number, 50-200 KB."""
@@ -55,16 +67,19 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
 
 
-def _text_lines(title: str, doi: str, writer: str) -> str:
+_ARTICLE = ["This article is a work of fiction made for tests.",
+            "Methods, results and discussion follow the usual order; all numbers are invented."]  # fmt: skip
+
+
+def _text_lines(title: str, doi: str, writer: str, body: list[str]) -> str:
     shown = titles.latin(title)
     chunks = [shown[i : i + 80] for i in range(0, len(shown), 80)]
-    body = [f"DOI: {doi}", f"By {titles.latin(writer)}", "This article is a work of fiction made for tests.",
-            "Methods, results and discussion follow the usual order; all numbers are invented."]  # fmt: skip
-    return "".join(f"({_escape(line)}) Tj T*\n" for line in [*chunks, *body])
+    lines = [*chunks, f"DOI: {doi}", f"By {titles.latin(writer)}", *body]
+    return "".join(f"({_escape(line)}) Tj T*\n" for line in lines)
 
 
-def make_pdf(title: str, doi: str, writer: str, filler: bytes, ident: str) -> bytes:
-    content = f"BT /F1 12 Tf 60 760 Td 15 TL\n{_text_lines(title, doi, writer)}ET".encode("latin-1", "replace")
+def make_pdf(title: str, doi: str, writer: str, filler: bytes, ident: str, lines: list[str] = _ARTICLE) -> bytes:
+    content = f"BT /F1 12 Tf 60 760 Td 15 TL\n{_text_lines(title, doi, writer, lines)}ET".encode("latin-1", "replace")
     info = ("\ufeff" + title).encode("utf-16-be", "replace").hex().upper()
     bodies = [
         b"<< /Type /Catalog /Pages 2 0 R >>",

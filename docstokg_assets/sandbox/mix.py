@@ -35,6 +35,9 @@ ARCHETYPES: dict[str, tuple[str, str]] = {
     "wall": ("wall", ""),
     "corrupt": ("corrupt", ""),
     "robots": ("robots", ""),
+    "wrong_paper": ("", "openalex"),
+    "wrong_only": ("wrong-paper", ""),
+    "abstract_only": ("", "openalex"),
 }
 
 
@@ -64,6 +67,9 @@ class Mix:
     wall: float = 2.0
     corrupt: float = 0.7
     robots: float = 0.3
+    wrong_paper: float = 0.0  # these three only where a test or a trial asks for them
+    wrong_only: float = 0.0
+    abstract_only: float = 0.0
     strange: float = 0.005  # share of records with strange fields
     extra_arxiv: float = 0.02  # share of other works that also have an arXiv copy
     huge_locations: int = 300  # locations of the record that has too many (10000 to try the limits)

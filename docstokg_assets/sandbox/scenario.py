@@ -24,7 +24,7 @@ class Page:
     kind: str  # pdf | landing | fulltext | jats | redirect | hop | status | wall | corrupt
     to: str = ""  # where a redirect or hop leads, or which file a landing page links to
     status: int = 200
-    style: str = "meta"  # link style of a landing page, or the variant of a wall or corruption
+    style: str = "meta"  # link style of a landing page, or the variant of a wall, a corruption or a PDF
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,13 +309,42 @@ def _robots(s: _Stage) -> None:
     s.primary(pdf, license=s.license())
 
 
+def _wrong_pdf(s: _Stage) -> str:
+    """The publisher's address of the PDF, where another paper or the supplement is."""
+    style = ("other", "supplement")[s.variant % 2]
+    return s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("pdf", style=style))
+
+
+def _wrong_paper(s: _Stage) -> None:
+    wrong = _wrong_pdf(s)
+    s.story.doi_url = s.landing(s.work.publisher, wrong)
+    pdf = s.pdf(s.work.repository)
+    s.primary(wrong, license=s.license())
+    s.story.locations.append(s.repository(pdf=pdf))
+    s.good(pdf)
+
+
+def _wrong_only(s: _Stage) -> None:
+    wrong = _wrong_pdf(s)
+    s.story.doi_url = s.landing(s.work.publisher, wrong)
+    s.primary(wrong, license=s.license())
+
+
+def _abstract_only(s: _Stage) -> None:
+    pdf = s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("pdf", style="abstract"))
+    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.primary(pdf, license=s.license())
+    s.good(pdf)
+
+
 _BUILDERS: dict[str, Callable[[_Stage], None]] = {
     "gold": _gold, "repository": _repository, "later_location": _later_location, "arxiv_only": _arxiv_only,
     "unpaywall_only": _unpaywall_only, "crossref_link": _crossref_link, "doi_redirect": _doi_redirect,
     "landing": _landing, "pmc": _pmc, "html_only": _html_only, "jats_only": _jats_only, "wayback_only": _wayback_only,
     "loop_pdf": _loop_pdf, "loop_doi": _loop_doi, "nothing_closed": _nothing_closed, "nothing_404": _nothing_404,
     "bad_status": _bad_status, "no_pdf_link": _no_pdf_link, "no_pdf_link_closed": _no_pdf_link_closed, "wall": _wall,
-    "corrupt": _corrupt, "robots": _robots,
+    "corrupt": _corrupt, "robots": _robots, "wrong_paper": _wrong_paper, "wrong_only": _wrong_only,
+    "abstract_only": _abstract_only,
 }  # fmt: skip
 
 

@@ -126,6 +126,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             "requests": _INT,
             "finished_at": _TIME,
             "revision": _INT,
+            "flags": _TEXTS,
         }
     ),
     "metrics": pa.schema(
@@ -232,12 +233,19 @@ def export_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     attempts = _Since(catalog.export_position("lake.attempts"), "id")
     outcomes = _Since(catalog.export_position("lake.outcomes"), "revision")
     parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
-    parts += lake.append_columns("outcomes", outcomes.pages(catalog.entry_columns_after))
+    parts += lake.append_columns(
+        "outcomes", outcomes.pages(lambda after, limit: _with_flags(catalog.entry_columns_after(after, limit)))
+    )
     if attempts.count:
         catalog.set_export_position("lake.attempts", attempts.position)
     if outcomes.count:
         catalog.set_export_position("lake.outcomes", outcomes.position)
     return Exported(attempts.count, outcomes.count, parts)
+
+
+def _with_flags(page: Columns) -> Columns:
+    """What was noticed about a file stands in the outcome's `meta`; for queries it has a column of its own."""
+    return {**page, "flags": [orjson.loads(meta).get("flags", []) for meta in page["meta"]]}
 
 
 def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:

@@ -108,6 +108,7 @@ def outcome_row(entry: Mapping[str, Any]) -> dict[str, Any]:
         "resolver": entry.get("resolver"),
         "tier": entry.get("tier"),
         "fallback_chain": list(entry.get("fallback_chain") or ()),
+        "flags": list((entry.get("meta") or {}).get("flags", ())),
         "retry_at": iso(entry.get("retry_at")),
         "created_at": iso(entry.get("finished_at")),
         "config_hash": entry.get("config_hash"),

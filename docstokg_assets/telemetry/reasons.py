@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from docstokg_assets.wrong_paper import Flag
 from resources.records import ENDINGS, Ending, Reason, Status
 
 
@@ -68,6 +69,14 @@ REASON_TEXT: Mapping[Reason, Plain] = {
     Reason.BLOCKED_POW: Plain("A proof-of-work page stands before the file.", "Ask the host for an API or bulk route."),
     Reason.BLOCKED_WAF: Plain("The host's firewall turned the request away.", "Slow down, and write to the host."),
     Reason.PDF_CORRUPT: Plain("The file is no whole PDF and was not kept.", "None here: the host must repair it."),
+    Reason.WRONG_PAPER: Plain(
+        "The file is plainly another paper, or a supplement, and was not kept.",
+        "Report the link to its provider; `download.on_suspect: keep` keeps such files.",
+    ),
+    Reason.VALIDATOR_LIMIT: Plain(
+        "Reading the PDF took more memory or time than its check allows; it was not kept.",
+        "Look at it with care; `download.on_suspect: keep` keeps such files.",
+    ),
     Reason.HTTP_4XX: Plain("The host says: not there, or not for you.", "Look at the status on the row."),
     Reason.HTTP_5XX: Plain("The host had an error of its own, also after the retries.", _TRIED_AGAIN),
     Reason.RATE_LIMITED: Plain(
@@ -103,6 +112,16 @@ STATUS_TEXT: Mapping[Status, str] = {
     Status.BREAKER_CLOSED: "the host is well again",
 }
 
+FLAG_TEXT: Mapping[Flag, str] = {
+    Flag.SUSPECT_MISMATCH: "the PDF names another DOI, or does not show the title; `meta.evidence` says which",
+    Flag.SUPPLEMENT: "the PDF is a supplement, not the article",
+    Flag.ABSTRACT_ONLY: "one page with an abstract, and nothing of a body",
+    Flag.FRONT_MATTER: "contents, boards and the like of an issue, and nothing of a body",
+    Flag.ENCRYPTED: "the PDF is encrypted; what needs a password was not looked into",
+    Flag.UNREADABLE: "the PDF could not be read, though its beginning and end are those of a whole file",
+    Flag.VALIDATOR_LIMIT: "reading the PDF went past the limits of its check",
+}
+
 _ENDING_TEXT: Mapping[Ending, str] = {
     Ending.SUCCESS: "the work has its full text",
     Ending.RETRYABLE: "the same work may succeed later and is tried again",
@@ -128,9 +147,19 @@ def reasons_page() -> str:
         "| Reason | What it means | Ends | What to do |",
         "|--|--|--|--|",
         *(
-            f"| `{reason}` | {means} | {ENDINGS[reason]} | {remedy} |"
+            f'| <a id="{reason}"></a>`{reason}` | {means} | {ENDINGS[reason]} | {remedy} |'
             for reason, (means, remedy) in REASON_TEXT.items()
         ),
+        "",
+        "## Flags",
+        "",
+        "What was noticed about a PDF that came whole: on the outcome's row, also of works that succeeded. Plain evidence",
+        "rejects a file, unless `download.on_suspect` is `keep`; the rest is for queries, such as",
+        "`SELECT work_id, flags FROM outcomes WHERE len(flags) > 0`.",
+        "",
+        "| Flag | What was noticed |",
+        "|--|--|",
+        *(f'| <a id="flag-{flag}"></a>`{flag}` | {text} |' for flag, text in FLAG_TEXT.items()),
         "",
         "## Statuses of an attempt",
         "",

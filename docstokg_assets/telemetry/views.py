@@ -30,7 +30,7 @@ _LATEST: Mapping[str, str] = {
 _ARTIFACTS = """
 CREATE OR REPLACE VIEW artifacts AS
 SELECT work_id, year, title, doi, kind, path, sha256, bytes, content_type, license, version, html_paths,
-       url, resolver, tier, run_id, finished_at
+       url, resolver, tier, run_id, finished_at, flags
 FROM outcomes WHERE path IS NOT NULL AND reason IN ('ok', 'not-modified', 'html-only')
 """
 

@@ -43,7 +43,7 @@ COLUMNS = {
     "outcomes": f"work_id {T}|title {T}|doi {T}|classification {T}|reason {T}|kind {T}|url {T}|resolver {T}|tier {T}"
     f"|http_status {N}|path {T}|sha256 {T}|bytes {N}|content_type {T}|license {T}|version {T}|html_paths {TEXTS}"
     f"|fallback_chain {TEXTS}|retry_at {TIME}|run_id {T}|config_hash {T}|ttfp_ms {N}|requests {N}"
-    f"|finished_at {TIME}|revision {N}",
+    f"|finished_at {TIME}|revision {N}|flags {TEXTS}",
     "metrics": f"scope {T}|name {T}|value {R}|target {R}|ok {F}|computed_at {TIME}",
 }
 

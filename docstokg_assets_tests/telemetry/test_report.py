@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 from docstokg_assets.cli.report_commands import register
 from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
 from docstokg_assets.telemetry.metrics import Scope
-from docstokg_assets.telemetry.reasons import REASON_TEXT, STATUS_TEXT, reasons_page
+from docstokg_assets.telemetry.reasons import FLAG_TEXT, REASON_TEXT, STATUS_TEXT, reasons_page
 from docstokg_assets.telemetry.report import QUERIES, Report, build_report, size, to_json, to_markdown, to_terminal
 from docstokg_assets.telemetry.views import query_lake
+from docstokg_assets.wrong_paper import Flag
 from resources.catalog import Batch, Catalog, NewItem, Parked
 from resources.records import ENDINGS, Reason, Status
 
@@ -28,7 +29,9 @@ NOW = datetime(2026, 3, 1, 18, 0, tzinfo=UTC)
 
 
 def lines_about(text: str, token: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith(f"| `{token}` |")]
+    return [
+        line for line in text.splitlines() if line.startswith((f"| `{token}` |", f'| <a id="{token}"></a>`{token}` |'))
+    ]
 
 
 @pytest.mark.requirement("TEL-1")
@@ -36,6 +39,7 @@ def test_every_token_is_explained_once_in_the_reasons_page() -> None:
     page = (DOCS / "reasons.md").read_text()
     assert page == reasons_page(), "run: python -m docstokg_assets.telemetry.reasons > docs/reasons.md"
     assert set(REASON_TEXT) == set(Reason) == set(ENDINGS) and set(STATUS_TEXT) == set(Status)
+    assert set(FLAG_TEXT) == set(Flag)
     for reason in Reason:
         line = next(line for line in lines_about(page, reason) if line.count("|") == 5)
         assert f"| {ENDINGS[reason]} |" in line and REASON_TEXT[reason].remedy in line

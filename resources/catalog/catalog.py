@@ -61,7 +61,7 @@ from resources.catalog.schema import (
     runs,
     set_aside,
 )
-from resources.records import Classification, Kind, Reason
+from resources.records import AttemptRecord, Classification, Kind, Reason
 
 Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
 _PAGE = 1_000
@@ -327,6 +327,14 @@ class Catalog(Queue, Hosts):
         """The same rows as `attempts_after`, column by column and as they are stored, for those who move very many."""
         statement = select(attempts).where(attempts.c.id > position).order_by(attempts.c.id).limit(limit)
         return self._columns(statement)
+
+    @patiently
+    def attempts_of(self, work_id: str, year: int | None) -> list[AttemptRecord]:
+        """All attempts for a work, in their order. Its year leads to them: the work alone has no index."""
+        same = (year_is(attempts.c.year, year or 0), attempts.c.work_id == work_id)
+        with self._read() as connection:
+            rows = connection.execute(select(attempts).where(*same).order_by(attempts.c.id)).mappings()
+            return [attempt_from_row(row).record for row in rows]
 
     def entry_columns_after(self, revision: int, limit: int) -> Columns:
         """The outcomes that changed after `revision`, each as it is now, column by column and as they are stored."""

@@ -7,6 +7,7 @@ clock of the database, and whoever lost it can record nothing (see `Catalog.comm
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import fields
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -27,7 +28,16 @@ from sqlalchemy import (
 )
 
 from resources.catalog.database import CatalogError, Database, insert_missing, now_of, patiently, upsert
-from resources.catalog.rows import Enqueued, NewItem, ParkedGroup, QueueCounts, QueueItem, from_json, to_json
+from resources.catalog.rows import (
+    Enqueued,
+    NewItem,
+    ParkedGroup,
+    QueueCounts,
+    QueuedWork,
+    QueueItem,
+    from_json,
+    to_json,
+)
 from resources.catalog.schema import (
     LEASED,
     READY,
@@ -252,6 +262,18 @@ class Queue(Database):
                 .order_by(func.count().desc(), queue.c.next_group.nulls_first(), queue.c.wait_reason)
             ).all()
         return [ParkedGroup(*row) for row in rows]
+
+    @patiently
+    def queued_like(self, pieces: Iterable[str], limit: int = 1_000) -> list[QueuedWork]:
+        """Works whose record contains all of these, in any case (of ASCII letters), by id. Looks at every work."""
+        columns = [queue.c[field.name] for field in fields(QueuedWork)]
+        statement = select(*columns).order_by(queue.c.work_id).limit(limit)
+        for piece in pieces:
+            statement = statement.where(queue.c.record.icontains(piece, autoescape=True))
+        with self._read() as connection:
+            rows = connection.execute(statement).mappings().all()
+        parsed = ({**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])} for row in rows)
+        return [QueuedWork(**row) for row in parsed]
 
     @patiently
     def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:

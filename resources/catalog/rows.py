@@ -50,6 +50,20 @@ class QueueItem:
     lease_until: float
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedWork:
+    """A work as it stands in the queue, whoever holds it. `wait_reason` says why it is not due before `not_before`."""
+
+    work_id: str
+    year: int | None
+    record: dict[str, Any]
+    state: str  # queued | leased | retry | done
+    not_before: float
+    next_group: str | None
+    wait_reason: str | None
+    progress: dict[str, Any] | None
+
+
 class QueueCounts(NamedTuple):
     """Every work is in one of the five; `queued_due` could be claimed now."""
 

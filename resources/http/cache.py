@@ -25,6 +25,7 @@ import hishel
 import orjson
 
 from resources.http.cache_stores import CacheUnavailable, RedisStore, SqliteStore, Store
+from resources.http.headers import headers_cache_key
 from resources.http.messages import Request, ResponseHead, Role
 from resources.http.redact import carries_credentials
 from resources.http.settings import CacheTtlSettings, HttpSettings
@@ -145,11 +146,12 @@ class HttpCache:
         return {**headers, "cache-control": f"{rules}, max-age={seconds}".lstrip(", ")}
 
     def _keep(self, visit: Visit, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        names = {name.strip().lower() for name in headers.get("vary", "").split(",")} - {""}
-        chosen = {n: v for n in sorted(names) if (v := visit.request.headers.get(n)) and not _SECRET_HEADER.search(n)}
-        meta = orjson.dumps([status, chosen, dict(headers)])
+        names = {name.strip() for name in headers.get("vary", "").split(",")} - {""}
+        varying = {n: v for n in names if (v := visit.request.headers.get(n)) and not _SECRET_HEADER.search(n)}
+        chosen = headers_cache_key(varying)
+        meta = orjson.dumps([status, dict(chosen), dict(headers)])
         packed = zlib.compress(meta + b"\n" + body, 1)
-        variant = _digest(*(f"{name}: {value}" for name, value in chosen.items()))[:32]
+        variant = _digest(*(f"{name}: {value}" for name, value in chosen))[:32]
         if time.monotonic() >= self._rests_until:
             try:
                 self._store.write(visit.key, variant, packed)

@@ -1,7 +1,8 @@
-"""Request headers by role. Every User-Agent names us and, where configured, the contact address."""
+"""Request headers by role, and their spelling as a key. Every User-Agent names us and, where configured, a contact address."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from resources.http.guard import guarded_url
@@ -30,6 +31,11 @@ def user_agent(settings: HttpSettings, role: Role) -> str:
 def robots_token(settings: HttpSettings) -> str:
     """The product token that robots.txt rules are matched with."""
     return settings.user_agent.partition("/")[0].strip() or "*"
+
+
+def headers_cache_key(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The same for the same headers, however their names are spelt and ordered; values are kept as they are."""
+    return tuple(sorted((name.lower(), value) for name, value in headers.items()))
 
 
 def request_headers(settings: HttpSettings, request: Request) -> dict[str, str]:

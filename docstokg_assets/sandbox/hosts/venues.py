@@ -74,6 +74,8 @@ class _Site:
         )
 
     def _render(self, request: Request, work: Work, page: Page) -> Response:
+        if page.kind == "pdf" and page.style in files.ODD_PDFS:
+            return Response(200, self._box.files.odd_pdf(work, page.style), "application/pdf")
         if page.kind == "pdf":
             return self._pdf(work)
         if page.kind == "landing":

@@ -1,0 +1,72 @@
+"""`content why`: the story of one work. Finds the work that is meant and reads what is known of it; `story` tells it.
+
+Exit codes: 0 told; 2 there is no catalog; 3 no work, or more than one, is meant.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from docstokg_assets.cli.options import ConfigOption, OutOption, PolicyOption, load_for_cli, overrides_from
+from docstokg_assets.cli.report_commands import open_catalog
+
+app = typer.Typer()
+_LISTED = 20
+
+
+@app.command("why")
+def why(
+    work: Annotated[str, typer.Argument(help="OpenAlex id, DOI, arXiv id, PMCID, or a part of the title.")],
+    out: OutOption = None,
+    config: ConfigOption = None,
+    policy: PolicyOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Tell what happened to one work: what was tried, what each answered, why it ended so, what would help."""
+    import json
+
+    from docstokg_assets import story
+    from docstokg_assets.config.explain import explain_resolvers
+    from docstokg_assets.orchestrator import resolvers_of
+    from docstokg_assets.works import Work
+
+    loaded = load_for_cli(config, os.environ, overrides_from(out=out, policy=policy))
+    with open_catalog(loaded.value) as catalog:
+        near = catalog.queued_like(story.coarse_pieces(work))
+        meant = [queued for queued in near if story.is_meant(work, Work.from_json(queued.record))]
+        if len(meant) != 1:
+            _tell_choice(work, [(one.work_id, str(one.record.get("title") or "(no title)")) for one in meant])
+        queued = meant[0]
+        off = [(row.name, str(row.state)) for row in explain_resolvers(loaded) if row.state.value != "enabled"]
+        told = story.tell(
+            queued,
+            catalog.entry(queued.work_id),
+            catalog.attempts_of(queued.work_id, queued.year),
+            resolvers_of(loaded.value),
+            off,
+            catalog.now(),
+        )
+    if as_json:
+        typer.echo(json.dumps(asdict(told), indent=2, ensure_ascii=False))
+    else:
+        typer.echo(story.as_text(told, min(shutil.get_terminal_size().columns, 100)), nl=False)
+
+
+def _tell_choice(wanted: str, works: list[tuple[str, str]]) -> None:
+    from docstokg_assets.telemetry.files import printable
+
+    if not works:
+        hint = "Ask with another id or fewer words of the title, give the data root with --out, or `content pull` it first."
+        typer.echo(f"content: {wanted!r} was never seen here. {hint}", err=True)
+    else:
+        typer.echo(f"content: {len(works)} works are meant by {wanted!r}; ask with one of these ids:", err=True)
+        for work_id, title in works[:_LISTED]:
+            typer.echo(printable(f"{work_id}  {title}"[:110]))
+        if len(works) > _LISTED:
+            typer.echo(f"… and {len(works) - _LISTED} more", err=True)
+    raise typer.Exit(3)

@@ -1,0 +1,100 @@
+"""The child that reads PDFs for `inspector`: a path a line comes in, the facts go out as a line of JSON.
+
+Whatever a file does to the parser, it does it here, under limits of memory and processor time; a limit that was reached is
+an answer too. Ends when its standard input does, and so with its parent. Knows nothing of what the facts are for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from pypdf import PageObject, PdfReader
+from pypdf.errors import LimitReachedError
+from pypdf.generic import StreamObject
+
+PAGES_READ = 2  # the first may be a cover sheet
+MAX_TEXT = 6_000  # characters of each page
+MAX_VALUE = 1_000
+MAX_XMP = 256 * 1024
+MAX_CONTENTS = 1024 * 1024  # of a page; drawings beyond it are slow to walk through, and are no text
+_XMP = re.compile(r"<((?:dc|prism|pdfx|pdf|crossmark|xmp):\w+)\b[^<>]{0,200}>(.{0,4000}?)</\1>", re.DOTALL)
+_XMP_ATTRIBUTE = re.compile(r"\b((?:dc|prism|pdfx|pdf|crossmark):\w+)\s*=\s*[\"']([^\"'<>]{1,1000})[\"']")
+_TAG = re.compile(r"<[^<>]{0,500}>")
+
+
+def facts_of(file: BinaryIO) -> dict[str, Any]:
+    """What can be learnt. Without a password that opens it, an encrypted file tells only that it is encrypted."""
+    reader = PdfReader(file)
+    if reader.is_encrypted and not reader.decrypt(""):
+        return {"encrypted": True}
+    facts: dict[str, Any] = {"encrypted": reader.is_encrypted, "pages": len(reader.pages)}
+    facts["metadata"] = {**_info(reader), **_xmp(reader)}
+    facts["text"] = "\n".join(_text(reader.pages[n]) for n in range(min(PAGES_READ, len(reader.pages))))
+    return facts
+
+
+def _info(reader: PdfReader) -> dict[str, str]:
+    found: Mapping[Any, Any] = reader.metadata or {}
+    return {str(key).lstrip("/").lower(): str(value)[:MAX_VALUE] for key, value in list(found.items())[:50]}
+
+
+def _xmp(reader: PdfReader) -> dict[str, str]:
+    stream = reader.root_object.get("/Metadata")
+    stream = stream.get_object() if stream is not None else None
+    if not isinstance(stream, StreamObject):
+        return {}
+    xml = stream.get_data()[:MAX_XMP].decode("utf-8", "replace")
+    pairs = [*_XMP.findall(xml), *_XMP_ATTRIBUTE.findall(xml)]
+    return {name.lower(): " ".join(_TAG.sub(" ", value).split())[:MAX_VALUE] for name, value in pairs[:100]}
+
+
+def _text(page: PageObject) -> str:
+    contents = page.get_contents()
+    if contents is None or len(contents.get_data()) > MAX_CONTENTS:
+        return ""
+    return page.extract_text()[:MAX_TEXT]
+
+
+def answer(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            return facts_of(file)
+    except MemoryError:
+        return {"limit": "memory"}
+    except (RecursionError, LimitReachedError) as error:
+        return {"limit": f"depth or size ({type(error).__name__})"}
+    except Exception as error:  # a parser of hostile files raises anything
+        return {"fault": f"{type(error).__name__}: {error}"[:200]}
+
+
+def _peak() -> int:
+    """The most memory that was ever in use, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main(memory: int, cpu_s: int) -> None:
+    logging.disable(logging.CRITICAL)
+    for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
+        resource.setrlimit(kind, (most, most))
+    at_start = _peak()  # Linux hands down that of the parent
+    print("ready", flush=True)
+    for line in sys.stdin:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        soft = int(used.ru_utime + used.ru_stime) + 1 + cpu_s  # the limit is of the process; this is the file's share
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+        reply = answer(json.loads(line))
+        if _peak() > max(at_start, memory // 2):
+            reply = {"limit": "memory"}  # the parser may have swallowed the error, and gone on without what it lacked
+        print(json.dumps(reply), flush=True)
+        if "limit" in reply:
+            return  # what is left of the memory may be too little for the next one
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,131 @@
+"""Asks a child process what a PDF says of itself: pages, metadata, the text of its first pages. Judges nothing.
+
+Every PDF library can be made to eat gigabytes or to run for ever. So the parser lives in children (`child.py`) with limits of
+memory and processor time, and a deadline here; one that reached a limit is replaced. They start with the first PDF, serve until
+`close`, and end by themselves when this process does, because their standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+MEMORY_BYTES = 768 * 1024 * 1024  # of address space, the interpreter included
+CPU_S = 3
+DEADLINE_S = 30.0
+_START_S = 60.0
+_MAX_REPLY = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PdfFacts:
+    """`limit` names the limit that reading it ran into, `fault` why it could not be read; then the rest is not known."""
+
+    pages: int | None = None
+    text: str = ""  # of the first pages, cut
+    metadata: Mapping[str, str] = field(
+        default_factory=dict
+    )  # `title`, `subject` … of /Info, `dc:title`, `prism:doi` … of XMP
+    encrypted: bool = False
+    fault: str | None = None
+    limit: str | None = None
+
+
+class PdfInspector:
+    """Thread-safe. As many files are read at once as there are processors; others wait their turn."""
+
+    def __init__(self, *, memory_bytes: int = MEMORY_BYTES, cpu_s: int = CPU_S, deadline_s: float = DEADLINE_S) -> None:
+        self._arguments, self._deadline_s = (str(memory_bytes), str(cpu_s)), deadline_s
+        self._turns = threading.Semaphore(os.cpu_count() or 1)
+        self._idle: list[_Child] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def inspect(self, path: Path) -> PdfFacts:
+        """Never raises for what is in the file, nor for want of a child."""
+        with self._turns:
+            with self._lock:
+                child = self._idle.pop() if self._idle else None
+            try:
+                child = child or _Child(self._arguments)
+            except OSError as error:
+                log.warning("PDFs are not looked into: %s", error)
+                return PdfFacts(fault="the reader could not be started")
+            reply = child.ask(str(path), self._deadline_s)
+            with self._lock:
+                if "limit" not in reply and not self._closed:
+                    self._idle.append(child)
+                    child = None
+            if child is not None:
+                child.end()
+        return PdfFacts(**reply)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed, idle, self._idle = True, self._idle, []
+        for child in idle:
+            child.end()
+
+
+class _Child:
+    def __init__(self, arguments: tuple[str, ...]) -> None:
+        """OSError when it cannot be started."""
+        # -P: the working folder is the user's, and no module is taken from there
+        command = [sys.executable, "-P", "-m", "resources.pdf.child", *arguments]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
+        if self._line(_START_S) != b"ready\n":
+            self.end()
+            raise OSError(f"the PDF reader ended at its start (code {self._process.returncode})")
+
+    def ask(self, path: str, deadline_s: float) -> dict[str, Any]:
+        try:
+            self._in.write(json.dumps(path).encode() + b"\n")
+            line = self._line(deadline_s)
+        except BrokenPipeError:
+            line = b""
+        if line is None:
+            return {"limit": f"time ({deadline_s:g} s)"}
+        try:
+            reply: dict[str, Any] = json.loads(line)
+        except ValueError:  # it was ended in the middle: by its limit of processor time, or by a fault of the parser
+            self.end()
+            return {"limit": f"processor time (signal {-(self._process.returncode or 0)})"}
+        return reply
+
+    def end(self) -> None:
+        self._in.close()
+        self._out.close()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+
+    def _line(self, deadline_s: float) -> bytes | None:
+        """The next line, or what came of it before the child ended; None when the time is over."""
+        end, line = time.monotonic() + deadline_s, b""
+        poll = select.poll()
+        poll.register(self._out, select.POLLIN)
+        while not line.endswith(b"\n") and len(line) < _MAX_REPLY:
+            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+                return None
+            piece = os.read(self._out.fileno(), 65_536)
+            if not piece:
+                break
+            line += piece
+        return line
