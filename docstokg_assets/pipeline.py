@@ -361,7 +361,8 @@ class ResolverPipeline:
                 if stream.part is not None:
                     stream.part.discard()
                 return _left_as_is(failed(candidate, Reason.NOT_MODIFIED if same else Reason.UNEXPECTED_CT))
-        outcome = finalize_candidate_download(work, candidate, response, self._store, conditional=True)
+        judge = self._settings.judge
+        outcome = finalize_candidate_download(work, candidate, response, self._store, conditional=True, judge=judge)
         return self._succeeded(outcome, pursuit) if outcome.ok else _left_as_is(outcome)
 
     def _passes_precheck(self, candidate: Candidate, pursuit: Pursuit) -> Generator[Request, Response, bool]:

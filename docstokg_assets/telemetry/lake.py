@@ -233,9 +233,8 @@ def export_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     attempts = _Since(catalog.export_position("lake.attempts"), "id")
     outcomes = _Since(catalog.export_position("lake.outcomes"), "revision")
     parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
-    parts += lake.append_columns(
-        "outcomes", outcomes.pages(lambda after, limit: _with_flags(catalog.entry_columns_after(after, limit)))
-    )
+    pages = (_with_flags(page) for page in outcomes.pages(catalog.entry_columns_after))
+    parts += lake.append_columns("outcomes", pages)
     if attempts.count:
         catalog.set_export_position("lake.attempts", attempts.position)
     if outcomes.count:
