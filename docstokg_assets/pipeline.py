@@ -22,7 +22,7 @@ from docstokg_assets.download import (
     stream_candidate_payload,
 )
 from docstokg_assets.landing.extract import extract, is_full_text_html
-from docstokg_assets.landing.walls import recognise_wall
+from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext
 from docstokg_assets.works import Work
@@ -304,6 +304,10 @@ class ResolverPipeline:
         if self._taken_by_another(candidate, work, log):
             self._fail(pursuit, candidate, Reason.DUPLICATE_URL_GLOBAL)
             return None
+        if (wall := wall_at(candidate.url)) is not None:  # known for what it is; nobody need be asked
+            log.write(self._landing_request(candidate), candidate.url, Status.SKIPPED, wall)
+            self._fail(pursuit, candidate, wall)
+            return None
         try:
             if candidate.target is Target.LANDING:
                 response = yield self._landing_request(candidate)
@@ -434,8 +438,9 @@ class ResolverPipeline:
         child = replace(candidate, referer=response.url, checksum=None, hop=candidate.hop + 1)
         links = [replace(child, url=link.url, target=Target.PDF) for link in found.pdf]
         links += [replace(child, url=link.url, target=Target.XML, rank=candidate.rank + 1) for link in found.xml]
-        if not links and found.next_page is not None:
-            links.append(replace(child, url=found.next_page, target=Target.LANDING))
+        onward = found.next_page or next((link.url for link in found.html), None)
+        if not links and onward is not None:
+            links.append(replace(child, url=onward, target=Target.LANDING))
         own = candidate.key
         for link in links:
             pursuit.add(link)

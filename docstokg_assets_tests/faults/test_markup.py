@@ -158,9 +158,9 @@ def written_in_place(module: ModuleType) -> Iterator[tuple[re.Pattern[Any], bool
 
 
 def searched_for(module: ModuleType, name: str, table: bool) -> bool:
-    """Whether a pattern may begin anywhere in a text. Those of tables may, but for the landing rules, which match a value."""
+    """Whether a pattern may begin anywhere in a text. Those of tables may."""
     source = Path(module.__file__).read_text() if module.__file__ else ""
-    return (table and name != "RULES") or bool(re.search(rf"\b{name}\.(?:{'|'.join(ANYWHERE)})\b", source))
+    return table or bool(re.search(rf"\b{name}\.(?:{'|'.join(ANYWHERE)})\b", source))
 
 
 def collect() -> dict[str, tuple[re.Pattern[Any], bool]]:
@@ -191,12 +191,12 @@ def hostile(pattern: re.Pattern[Any]) -> Iterator[Any]:
         yield f"{whole}\x00!" if isinstance(pattern.pattern, str) else f"{whole}\x00!".encode()
 
 
-@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize("part", range(4))
 def test_fault_27_every_pattern_stands_a_megabyte_of_hostile_text(part: int) -> None:
     patterns = collect()
     assert len(patterns) > 80
     slow = []
-    for name, (pattern, anywhere) in list(patterns.items())[part::2]:
+    for name, (pattern, anywhere) in list(patterns.items())[part::4]:
         for text in hostile(pattern):
             began = time.process_time()
             pattern.search(text) if anywhere else pattern.fullmatch(text)
