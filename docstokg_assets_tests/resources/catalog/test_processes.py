@@ -45,8 +45,8 @@ with Catalog.open(location) as catalog:
     print("new", catalog.enqueue(ITEMS).new)
     while works := catalog.claim(owner, 5, 60):
         catalog.heartbeat(owner, 60)
-        lost = catalog.commit(Batch(finished=[finished(work.work_id) for work in works]))
-        print(*(work.work_id for work in works if work.work_id not in lost))
+        catalog.commit(Batch(finished=[finished(work.work_id) for work in works]))
+        print(*(work.work_id for work in works))
 """
 )
 
