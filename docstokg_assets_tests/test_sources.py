@@ -14,7 +14,7 @@ import pytest
 
 from docstokg_assets.identifiers import Identifier
 from docstokg_assets.openalex import SourceError
-from docstokg_assets.openalex.api import OpenAlexApi
+from docstokg_assets.openalex.api import OpenAlexApi, date_slices
 from docstokg_assets.resolvers.registry import Resolver, build_resolvers, load_resolvers
 from docstokg_assets.sources import Asker, Collected, in_batches, plan_works, store_works, works_of_filter, works_of_ids
 from docstokg_assets.telemetry.lake import LakeWriter
@@ -29,6 +29,7 @@ from resources.rate_limit.settings import RateLimitSettings
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LIMITS = RateLimitSettings()
+WHOLE = (None,)  # one list, not cut into slices
 
 
 class Web:
@@ -80,7 +81,7 @@ def resolvers(*names: str) -> tuple[Resolver, ...]:
 @pytest.mark.requirement("SRC-1")
 def test_a_list_is_followed_by_its_cursors_to_its_end() -> None:
     web, collected = Web(page("W1", "W2", cursor="b"), page("W3", None, cursor="c"), page()), Collected()
-    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "type:article", None, None, collected)) == [
+    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "type:article", WHOLE, None, collected)) == [
         "W1",
         "W2",
         "W3",
@@ -93,7 +94,7 @@ def test_a_list_is_followed_by_its_cursors_to_its_end() -> None:
 @pytest.mark.requirement("SRC-1")
 def test_a_year_is_asked_for_month_by_month_and_announces_the_sum() -> None:
     web, collected = Web(*(page(f"W{month}", count=1) for month in range(1, 13))), Collected()
-    works = works_of_filter(web.asker(), OpenAlexApi(), "type:article", 2024, None, collected)
+    works = works_of_filter(web.asker(), OpenAlexApi(), "type:article", date_slices(2024), None, collected)
     assert ids_of(works) == [f"W{month}" for month in range(1, 13)]
     assert all(asked["cursor"] == "*" for asked in web.asked)
     assert web.asked[1]["filter"] == "type:article,from_publication_date:2024-02-01,to_publication_date:2024-02-29"
@@ -102,7 +103,7 @@ def test_a_year_is_asked_for_month_by_month_and_announces_the_sum() -> None:
 
 def test_no_more_works_are_taken_than_wanted() -> None:
     web, collected = Web(page("W1", "W2", cursor="b"), page("W3", "W4", cursor="c")), Collected()
-    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "", None, 3, collected)) == ["W1", "W2", "W3"]
+    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "", WHOLE, 3, collected)) == ["W1", "W2", "W3"]
     assert (collected.works, collected.cursor) == (3, None)
 
 
@@ -110,21 +111,21 @@ def test_no_more_works_are_taken_than_wanted() -> None:
 @pytest.mark.parametrize("break_", [refusal(429, "Insufficient budget"), Interrupted("ended")])
 def test_a_list_that_breaks_off_tells_where_and_can_be_taken_up_there(break_: Response | HttpError) -> None:
     collected = Collected()
-    works = works_of_filter(Web(page("W1", cursor="b"), break_).asker(), OpenAlexApi(), "", None, None, collected)
+    works = works_of_filter(Web(page("W1", cursor="b"), break_).asker(), OpenAlexApi(), "", WHOLE, None, collected)
     assert next(works).work_id == "W1"
     with pytest.raises((SourceError, Interrupted)):
         next(works)
     assert (collected.works, collected.cursor) == (1, "b")
 
     web = Web(page("W2"))
-    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "", None, None, collected)) == ["W2"]
+    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "", WHOLE, None, collected)) == ["W2"]
     assert web.asked[0]["cursor"] == "b" and (collected.works, collected.cursor) == (2, None)
 
 
 def test_nothing_is_asked_any_more_once_the_run_is_to_end() -> None:
     stop = threading.Event()
     web = Web(page("W1", cursor="b"), page("W2", cursor="c"))
-    works = works_of_filter(web.asker(stop), OpenAlexApi(), "", None, None, Collected())
+    works = works_of_filter(web.asker(stop), OpenAlexApi(), "", WHOLE, None, Collected())
     assert next(works).work_id == "W1"
     stop.set()
     with pytest.raises(Interrupted):

@@ -24,11 +24,12 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    union_all,
     update,
 )
 
 from resources.catalog.database import CatalogError, Database, insert_missing, now_of, upsert
-from resources.catalog.rows import Enqueued, NewItem, ParkedGroup, QueueCounts, QueueItem, from_json, to_json
+from resources.catalog.rows import DueWorks, Enqueued, NewItem, ParkedGroup, QueueCounts, QueueItem, from_json, to_json
 from resources.catalog.schema import (
     LEASED,
     READY,
@@ -178,6 +179,19 @@ class Queue(Database):
             ).one()
         total, *others = (int(number) for number in row)
         return QueueCounts(total, total - sum(others), *others)
+
+    def due_by_year(self) -> list[DueWorks]:
+        """The years of which works could be claimed now, the latest year first."""
+        with self._read() as connection:
+            now = now_of(connection)
+            due = union_all(
+                select(queue.c.year, queue.c.updated_at).where(READY),
+                select(queue.c.year, queue.c.not_before).where(WAITING, queue.c.not_before <= now),
+                select(queue.c.year, queue.c.lease_until).where(LEASED, queue.c.lease_until < now),
+            ).subquery()
+            year, since = due.c.year, due.c.updated_at
+            rows = connection.execute(select(year, func.count(), func.max(since)).group_by(year)).all()
+        return sorted((DueWorks(*row) for row in rows), key=lambda row: row.year or 0, reverse=True)
 
     def next_due(self, year: int | None = None, run_id: str | None = None) -> float | None:
         """When the next work comes due that is not due now: its wait ends, or the lease on it."""

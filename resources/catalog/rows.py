@@ -61,6 +61,12 @@ class QueueCounts(NamedTuple):
     done: int
 
 
+class DueWorks(NamedTuple):
+    year: int | None
+    works: int
+    since: float  # when the last of them came due
+
+
 @dataclass(frozen=True, slots=True)
 class ParkedGroup:
     group: str | None
