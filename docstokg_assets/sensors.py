@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import time
 from dataclasses import asdict, dataclass
 
 import dagster as dg
@@ -58,7 +57,7 @@ def nightly_delta(
 ) -> dg.SensorResult:
     """Once a night, from the hour `openalex.nightly_hour` (UTC) on: which years have works that are new or changed since the last
     night? Asks OpenAlex once or twice, and requests a run of each of these years, for what changed alone."""
-    now = dt.datetime.fromtimestamp(time.time(), dt.UTC)
+    now = _now()
     night, today = _Night.read(context.cursor), now.date()
     with plain_failures():
         config = configuration(catalog)
@@ -82,6 +81,10 @@ def nightly_delta(
             later = _Night(night.looked, error.retry_at or 0.0)
             return dg.SensorResult(skip_reason=str(error), cursor=json.dumps(asdict(later)))
     return _of_delta(context, delta, today)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 def _ask(opened: Services, since: dt.date, today: dt.date) -> Delta:
@@ -198,6 +201,6 @@ def _summary(run: dg.DagsterRun, causes: list[tuple[str, str]]) -> str:
     steps = "\n".join(f"- **{step}**: {cause}" for step, cause in causes)
     again = f"make materialize YEAR={year}" if year else "launch the same job again"
     return (
-        f"# {_title(run)}\n\n{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC, run `{run.run_id}`.\n\n{steps}\n\n"
+        f"# {_title(run)}\n\n{_now():%Y-%m-%d %H:%M} UTC, run `{run.run_id}`.\n\n{steps}\n\n"
         f"What was done before is kept. When the cause is mended: `{again}`, or re-execute the run in the UI.\n"
     )
