@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from docstokg_assets.sandbox import Sandbox
@@ -95,3 +96,52 @@ def test_the_run_after_a_terminated_one_goes_on_from_there(
         counts, after = catalog.queue_counts(2024), {entry.work_id: entry for entry in catalog.entries()}
     assert counts.done + counts.retry == counts.total
     assert before and all(after[work_id] == entry for work_id, entry in before.items())
+
+
+def make(config_file: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`make materialize` with the environment that runs the tests, and an instance of its own."""
+    binaries = Path(sys.executable).parent
+    command = [
+        "make",
+        "-s",
+        "-o",
+        ".venv/.installed",
+        "materialize",
+        f"BIN={binaries}",
+        f"DAGSTER_HOME={home}",
+        *arguments,
+    ]
+    environment = {**os.environ, "DTKG_CONFIG": str(config_file)}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=170)
+
+
+@pytest.mark.requirement("ORC-4")
+def test_make_materialize_collects_a_year_with_a_log_that_a_person_can_read(
+    tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    config_file = write_config(tmp_path, openalex={"filter": "type:article", "max_works": 5})
+    done = make(config_file, tmp_path / "home", "YEAR=2024")
+    assert done.returncode == 0, done.stderr
+    log = done.stdout + done.stderr
+    assert "The pass ended (drained): 5 works finished" in log and "5 works finished," in log
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        assert catalog.queue_counts(2024).total == 5
+    home = dg.DagsterInstance.from_config(str(tmp_path / "home"))
+    with home as instance:
+        assert {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}["openalex"] == 1
+
+
+@pytest.mark.requirement("ORC-4")
+@pytest.mark.parametrize(
+    ("openalex", "arguments", "says"),
+    [
+        ({"filter": ""}, ("YEAR=2024",), "openalex.filter is not set; say which works"),
+        ({"filter": "type:article"}, (), "Say which year: make materialize YEAR=2024"),
+        ({"filter": "type:article"}, ("YEAR=1066",), "1066"),
+    ],
+)
+def test_a_year_that_cannot_be_collected_ends_with_an_exit_code_for_ci_and_the_reason(
+    tmp_path: Path, write_config: Callable[..., Path], openalex: dict[str, str], arguments: tuple[str, ...], says: str
+) -> None:
+    failed = make(write_config(tmp_path, openalex=openalex), tmp_path / "home", *arguments)
+    assert failed.returncode != 0 and says in failed.stdout + failed.stderr
