@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import cache
 from itertools import islice
 from typing import TypeVar
 
@@ -194,6 +195,7 @@ def plan_works(
     """Make a plan for each work, keep the plans as Parquet, and put the works into the queue, with `run_id` as that run's."""
     known = tuple(resolvers)
     planned = Planned()
+    group_of = cache(lambda host, role: resolve_policy(limits, host, str(role)).group)
     for batch in in_batches(works):
         plans = [(work, make_plan(work, known)) for work in batch]
         rows = [row for work, plan in plans for row in plan_rows(work, plan)]
@@ -206,7 +208,7 @@ def plan_works(
                 priority=work.year or 0,  # recent years first
                 record=work.to_json(),
                 plan_hash=plan.hash,
-                next_group=_first_group(limits, plan),
+                next_group=_first_group(group_of, plan),
             )
             for work, plan in plans
         ]
@@ -218,15 +220,15 @@ def plan_works(
     return planned
 
 
-def _first_group(limits: RateLimitSettings, plan: Plan) -> str | None:
+def _first_group(group_of: Callable[[str, Role], str], plan: Plan) -> str | None:
     """The limit group that the plan asks first, so that claims can pass over works whose turn is far away."""
     if not plan.steps:
         return None
     first = plan.steps[0]
     if first.candidate is None:
-        return resolve_policy(limits, first.asks_host or "", str(Role.METADATA)).group
+        return group_of(first.asks_host or "", Role.METADATA)
     role = Role.LANDING if first.candidate.target is Target.LANDING else Role.ARTIFACT
-    return resolve_policy(limits, first.candidate.host, str(role)).group
+    return group_of(first.candidate.host, role)
 
 
 def _add(planned: Planned, enqueued: Enqueued) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -16,6 +17,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REMEMBERED = 2_048  # the same few URLs are asked about a dozen times while a request is under way
 _SAFE_PATH = "/:@!$&'()*+,;=~-._"
 _SAFE_QUERY = "/:@!$'()*,;~-._?=+"
+_KEEPS_NONE = {
+    safe: str.maketrans("", "", string.ascii_letters + string.digits + safe) for safe in (_SAFE_PATH, _SAFE_QUERY)
+}
 
 
 @lru_cache(_REMEMBERED)
@@ -61,6 +65,8 @@ def _is_tracking(name: str) -> bool:
 
 def _normal_escapes(text: str, safe: str) -> str:
     """One spelling for each escape: what needs none is bare, the rest in upper-case hex. Escaped delimiters stay escaped."""
+    if "%" not in text and text.isascii() and not text.translate(_KEEPS_NONE[safe]):
+        return text  # nearly all
     pieces = []
     for index, piece in enumerate(text.split("%")):
         if index == 0:
