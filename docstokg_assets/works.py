@@ -161,7 +161,12 @@ def _raw_locations(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:
     """Each place once, the open ones first, at most MAX_LOCATIONS."""
     found: dict[tuple[str | None, str | None], Location] = {}
+    read: set[tuple[str, str]] = set()
     for place in places:
+        spelt = (str(place.get("pdf_url")), str(place.get("landing_page_url")))
+        if spelt in read:  # repeated word for word
+            continue
+        read.add(spelt)
         location = _location(place)
         if location.pdf_url or location.landing_url:
             found.setdefault((location.pdf_url, location.landing_url), location)
