@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
@@ -99,6 +99,18 @@ def test_a_year_is_asked_for_month_by_month_and_announces_the_sum() -> None:
     assert all(asked["cursor"] == "*" for asked in web.asked)
     assert web.asked[1]["filter"] == "type:article,from_publication_date:2024-02-01,to_publication_date:2024-02-29"
     assert collected.announced == 12
+
+
+@pytest.mark.requirement("SRC-1", "SRC-3")
+def test_a_month_with_very_many_works_is_asked_for_day_by_day_and_tells_how_far_it_came() -> None:
+    days = [page(f"W{day}", count=1) for day in (1, 2)]
+    web, collected = Web(page("W1", cursor="b", count=20_000), *days, refusal(429, "Insufficient budget")), Collected()
+    works = works_of_filter(web.asker(), OpenAlexApi(), "", date_slices(2024), None, collected)
+    assert [next(works).work_id, next(works).work_id] == ["W1", "W2"]
+    with pytest.raises(SourceError):
+        next(works)
+    assert web.asked[2]["filter"] == "from_publication_date:2024-01-02,to_publication_date:2024-01-02"
+    assert collected.through == date(2024, 1, 2) and collected.announced == 2
 
 
 def test_no_more_works_are_taken_than_wanted() -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,6 +97,31 @@ def test_the_run_after_a_terminated_one_goes_on_from_there(
         counts, after = catalog.queue_counts(2024), {entry.work_id: entry for entry in catalog.entries()}
     assert counts.done + counts.retry == counts.total
     assert before and all(after[work_id] == entry for work_id, entry in before.items())
+
+
+@pytest.mark.requirement("ORC-2")
+def test_fault_42_of_a_year_that_was_started_twice_each_work_is_done_once(
+    sandbox: Sandbox, tmp_path: Path, place: tuple[Path, Path]
+) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "dagster", "instance", "migrate"],
+        env={**os.environ, "DAGSTER_HOME": str(place[1])},
+        check=True,
+        capture_output=True,
+    )
+    before = len(sandbox.arrivals())
+    sandbox.add_fault(host="*.example", delay=0.1)  # so that one does not finish before the other begins
+    try:
+        both = [start_run(*place), start_run(*place)]
+        outputs = [run.communicate(timeout=150)[0] for run in both]
+    finally:
+        sandbox.clear_faults()
+    assert [run.returncode for run in both] == [0, 0], outputs
+    asked = Counter(f"https://{a['host']}{a['path']}" for a in sandbox.arrivals()[before:] if a["method"] == "GET")
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        saved = [entry for entry in catalog.entries(year=2024) if entry.path]
+        assert [len(catalog.artifacts_of(entry.work_id)) for entry in saved] == [1] * len(saved)
+    assert {asked[entry.url or ""] for entry in saved} <= {0, 1}  # 0: the file came from behind a redirect
 
 
 def make(config_file: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -147,3 +147,10 @@ def test_ids_and_urls_are_taken_in_by_year_and_those_without_one_with_the_newest
     assert len(in_lake(tmp_path, 0)) == 2
     with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
         assert catalog.queue_counts(0).total == 2
+
+    of_no_year = {"ops": {"drain_queue": {"config": {"year": 0, "deadline_s": 60.0}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert defs.resolve_job_def("drain").execute_in_process(run_config=of_no_year, instance=instance).success
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        counts = catalog.queue_counts(0)
+        assert counts.done + counts.retry == 2 and counts.queued_due == 0
