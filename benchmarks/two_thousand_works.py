@@ -51,7 +51,7 @@ def measure(config, workers: int) -> None:  # type: ignore[no-untyped-def]
     began, cpu = time.monotonic(), time.process_time()
     with open_services(config) as services:
         with DownloadRun(services) as run:
-            planned = run.take_in(run.collect("publication_year:2024", Collected()))
+            planned = run.take_in(run.collect("publication_year:2024", None, Collected()))
             listed = time.monotonic()
             result = run.drain(of_run=True)
             drained = time.monotonic()

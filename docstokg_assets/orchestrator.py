@@ -221,10 +221,11 @@ class DownloadRun:
         key = self.config.openalex.api_key
         return OpenAlexApi(key.get_secret_value() if key is not None else None, self.config.openalex.per_page)
 
-    def collect(
-        self, works_filter: str, collected: Collected, slices: Iterable[DateSlice | None] = (None,)
-    ) -> Iterator[Work]:
-        """The works of a filter as they come, those of `slices` or all; `collected` counts them."""
+    def collect(self, works_filter: str, year: int | None, collected: Collected) -> Iterator[Work]:
+        """The works of a filter, of one year or of all, as they come; `collected` counts them."""
+        return self._collect(works_filter, (None,) if year is None else date_slices(year), collected)
+
+    def _collect(self, works_filter: str, slices: Iterable[DateSlice | None], collected: Collected) -> Iterator[Work]:
         limit = self.config.openalex.max_works
         return works_of_filter(self.asker(), self.openalex(), works_filter, slices, limit, collected)
 
@@ -259,7 +260,7 @@ class DownloadRun:
             slices: tuple[DateSlice, ...] = (DateSlice(dt.date(year, 1, 1), dt.date(year, 12, 31)),)
         else:
             slices = date_slices(year, since=news.since if news else after)
-        yield from self.collect(works_filter, collected, slices)
+        yield from self._collect(works_filter, slices, collected)
 
     def _of_file(self, collected: Collected) -> Iterator[Work]:
         openalex = self.config.openalex
@@ -430,7 +431,7 @@ class ContentOrchestrator:
     def run_sync(self, *, stop: threading.Event | None = None) -> PassResult:
         with open_services(self.config) as services:
             with DownloadRun(services, stop=stop, kind="program") as run:
-                run.take_in(run.collect(self._filter(), Collected()))
+                run.take_in(run.collect(self._filter(), None, Collected()))
                 result = run.drain(of_run=True)
             export_lake(services)
         return result

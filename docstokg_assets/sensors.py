@@ -90,7 +90,10 @@ def _now() -> dt.datetime:
 def _ask(opened: Services, since: dt.date, today: dt.date) -> Delta:
     openalex = opened.config.openalex
     with DownloadRun(opened, f"nightly-{today}", kind="sensor", scope={"since": str(since)}, dry_run=True) as run:
-        return run.asker().ask(find_delta(run.openalex(), openalex.filter, since, has_key=openalex.api_key is not None))
+        has_key = openalex.api_key is not None
+        delta = run.asker().ask(find_delta(run.openalex(), openalex.filter, since, has_key=has_key))
+        opened.catalog.finish_run(run.run_id, {"years": delta.works, "said": delta.said})
+        return delta
 
 
 def _of_delta(context: dg.SensorEvaluationContext, delta: Delta, today: dt.date) -> dg.SensorResult:

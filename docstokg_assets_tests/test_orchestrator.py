@@ -65,7 +65,7 @@ def box(sandbox: Sandbox) -> Iterator[Sandbox]:
 def pull(config: ContentDownloadConfig, works_filter: str, **drain: object) -> tuple[PassResult, DownloadRun]:
     with open_services(config) as services:
         with DownloadRun(services) as run:
-            run.take_in(run.collect(works_filter, Collected()))
+            run.take_in(run.collect(works_filter, None, Collected()))
             result = run.drain(of_run=True, **drain)  # type: ignore[arg-type]
         export_lake(services)
     return result, run
@@ -146,7 +146,7 @@ def test_records_with_strange_fields_never_end_a_run(tmp_path: Path, config_for:
         collected = Collected()
         config = config_for(strange)
         with open_services(config) as services, DownloadRun(services) as run:
-            planned = run.take_in(run.collect("", collected))
+            planned = run.take_in(run.collect("", None, collected))
             result = run.drain(of_run=True)
     assert planned.works + len(collected.set_aside) >= 55
     assert result.finished == planned.works > 0
@@ -165,7 +165,7 @@ def test_at_its_deadline_a_pass_parks_what_still_waits_and_the_next_one_goes_on(
         config = config_for(limited, limits=True, rate_limit__policies={"*": "100/second burst 50"})
         with open_services(config) as services:
             with DownloadRun(services) as run:
-                run.take_in(run.collect("", Collected()))
+                run.take_in(run.collect("", None, Collected()))
                 result = run.drain(of_run=True, deadline_s=5.0)
             counts = services.catalog.queue_counts()
             waiting = services.catalog.parked()
@@ -205,7 +205,7 @@ def test_a_slow_group_does_not_hold_up_the_others(tmp_path: Path, config_for: Co
     with Sandbox.start(tmp_path / "box", works_per_year=200, years=(2024, 2024), mix=mix) as limited:
         config = config_for(limited, limits=True, rate_limit__policies={"*": "100/second burst 50"}, workers=2)
         with open_services(config) as services, DownloadRun(services) as run:
-            run.take_in(run.collect("", Collected()))
+            run.take_in(run.collect("", None, Collected()))
             run.drain(of_run=True, deadline_s=6.0)
             gold = {w.id for w in limited.universe.works() if limited.universe.truth(w.id).archetype == "gold"}
             done = {entry.work_id for entry in services.catalog.entries()}

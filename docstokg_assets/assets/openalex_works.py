@@ -122,10 +122,10 @@ class _Position:
     """Up to which day a year was taken in from its source, kept in the catalog under a name that changes with the source."""
 
     def __init__(self, catalog: Catalog, config: ContentDownloadConfig, year: int, news: News | None) -> None:
-        of = f"{_source(config)} {news}"
-        self._catalog, self._name = catalog, f"works.{year}.{hashlib.sha256(of.encode()).hexdigest()[:12]}"
+        of = hashlib.sha256(_source(config).encode()).hexdigest()[:12]
+        self._catalog, self._name = catalog, f"works.{year}.{of}"
         # A year of which not all is wanted is counted from its beginning, every time.
-        self._kept = config.openalex.max_works is None
+        self._kept = config.openalex.max_works is None and news is None
         self._stays = config.openalex.source == "snapshot"  # a folder that was read never changes
         days = catalog.export_position(self._name) if self._kept else 0
         self.through = dt.date.fromordinal(days) if days else None

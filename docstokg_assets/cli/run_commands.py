@@ -213,12 +213,12 @@ class Source:
         else:
             went_on = collected.cursor is not None
             try:
-                yield from run.collect(self.value, collected)
+                yield from run.collect(self.value, None, collected)
             except RequestRefused:
                 if not went_on:
                     raise
                 collected.cursor = None  # too old to be understood: the list begins anew
-                yield from run.collect(self.value, collected)
+                yield from run.collect(self.value, None, collected)
 
 
 def _read_lines(name: str) -> list[str]:

@@ -43,7 +43,8 @@ class LocalFilter:
 def _test(name: str, value: str) -> Test:
     if name in _DATES:
         return _from(value) if _DATES[name] else _until(value)
-    if name.split(".")[0] not in _ROOTS or name.endswith(".search") or value[:1] in "<>":
+    ranged = value[:1] in "<>" or (name == "publication_year" and "-" in value)
+    if name.split(".")[0] not in _ROOTS or name.endswith(".search") or ranged:
         raise SettingsError(
             [
                 f"openalex.filter: {name}:{value} cannot be applied to a snapshot; leave it out, or set openalex.source to api"

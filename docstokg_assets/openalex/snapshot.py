@@ -21,7 +21,7 @@ from docstokg_assets.loose_json import items, mapping, text
 from docstokg_assets.openalex import SetAside, SourceError
 from docstokg_assets.openalex.api import SELECT
 from docstokg_assets.works import UnreadableRecord, Work, work_from_openalex
-from resources.folders import ReadFolder
+from resources.folders import FolderError, ReadFolder
 
 _PLACES = ("", "data/parquet/works/", "data/jsonl/works/", "works/")
 _PART = re.compile(r"updated_date=(\d{4}-\d{2}-\d{2})/[^/]+$")
@@ -85,7 +85,7 @@ class Snapshot:
                         yield work
                 except UnreadableRecord as error:
                     set_aside.append(SetAside(f"{part.name} record {number}", str(error)))
-        except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
             cause = f"the file breaks off after record {number}: {str(error).splitlines()[0][:200]}"
             set_aside.append(SetAside(part.name, cause))
             raise SourceError(f"{part.name}: {cause}.", "Copy the file again; the rest was read.") from None

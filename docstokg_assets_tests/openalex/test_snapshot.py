@@ -162,7 +162,10 @@ def test_a_filter_is_applied_to_records_as_the_api_would(works_filter: str, sele
 
 
 @pytest.mark.requirement("SRC-1", "CFG-1")
-@pytest.mark.parametrize("works_filter", ["title.search:ice", "cited_by_count:>10", "from_updated_date:2024-01-01"])
+@pytest.mark.parametrize(
+    "works_filter",
+    ["title.search:ice", "cited_by_count:>10", "publication_year:2020-2024", "from_updated_date:2024-01-01"],
+)
 def test_a_filter_that_cannot_be_applied_to_records_is_refused_with_the_remedy(works_filter: str) -> None:
     with pytest.raises(SettingsError, match=r"set openalex\.source to api"):
         LocalFilter(works_filter)
