@@ -29,7 +29,7 @@ from docstokg_assets.openalex.api import OpenAlexApi
 from docstokg_assets.pipeline import PipelineSettings, ResolverPipeline
 from docstokg_assets.progress import Progress
 from docstokg_assets.recorder import Recorder
-from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers
+from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers, key_of
 from docstokg_assets.sources import Asker, Collected, Planned, in_batches, plan_works, store_works, works_of_filter
 from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
 from docstokg_assets.telemetry.manifest import as_row, metrics_summary, write_last_csv, write_metrics
@@ -266,12 +266,13 @@ class DownloadRun:
 
     def _pipeline(self) -> ResolverPipeline:
         download = self.config.download
+        keys = {resolver.name: key for resolver in self.resolvers if (key := key_of(resolver.settings))}
         settings = PipelineSettings(
             DownloadLimits(download.max_bytes, self.config.http.max_page_bytes),
             head_precheck=download.head_precheck,
             global_url_dedupe=download.global_url_dedupe,
             dry_run=self.dry_run,
-            context=ResolverContext(self.config.http.contact_email),
+            context=ResolverContext(self.config.http.contact_email, keys),
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings)
 

@@ -103,6 +103,7 @@ class Planner(Protocol):
     @property
     def api_host(self) -> str | None: ...
     def applies(self, work: Work) -> bool: ...
+    def ask_tier(self, work: Work) -> Tier: ...
     def candidates(self, work: Work) -> Sequence[Candidate]: ...
 
 
@@ -113,7 +114,8 @@ def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
         if not resolver.applies(work):
             continue
         if resolver.api_host is not None:
-            steps.append(PlanStep(resolver.tier, resolver.name, resolver.rank, asks_host=resolver.api_host))
+            tier = resolver.ask_tier(work)
+            steps.append(PlanStep(tier, resolver.name, resolver.rank, asks_host=resolver.api_host))
         steps.extend(PlanStep(c.tier, c.resolver, c.rank, candidate=c) for c in resolver.candidates(work))
     steps.sort(key=lambda step: (step.tier.order, step.rank))
     unique: dict[str, PlanStep] = {}

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from docstokg_assets.loose_json import items, mapping, text
+from docstokg_assets.loose_json import items, mapping
 from docstokg_assets.plans import Candidate, Target, Tier
-from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, nothing
+from docstokg_assets.resolvers.answers import (
+    answer,
+    api_request,
+    bad_answer,
+    failure,
+    indexed_doi,
+    json_of,
+    license_name,
+    nothing,
+)
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
 from docstokg_assets.works import Work
@@ -18,7 +26,6 @@ from resources.records import Reason
 _USES = frozenset({"text-mining", "unspecified", "syndication"})
 _VERSIONS = {"vor": "publishedVersion", "am": "acceptedVersion"}
 _TARGETS = {"application/pdf": Target.PDF, "application/xml": Target.XML, "text/xml": Target.XML}
-_CC = re.compile(r"(?i)https?://creativecommons\.org/(?:licenses/(by[a-z-]*)|(publicdomain/zero))/.*")
 
 _WORK = Work("W1", doi="10.5555/12345678")
 _ORDINARY = {
@@ -69,8 +76,7 @@ class CrossrefResolver(Resolver):
     )
 
     def applies(self, work: Work) -> bool:
-        # arXiv's own DOIs are DataCite's; Crossref does not know them.
-        return work.doi is not None and not work.doi.lower().startswith("10.48550/")
+        return indexed_doi(work) is not None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         if not work.doi:
@@ -88,7 +94,7 @@ class CrossrefResolver(Resolver):
 
     def _candidates(self, message: Mapping[str, Any]) -> Iterator[Candidate]:
         licenses = {
-            mapping(item).get("content-version"): _license(mapping(item).get("URL"))
+            mapping(item).get("content-version"): license_name(mapping(item).get("URL"))
             for item in reversed(items(message.get("license")))
         }
         for link in map(mapping, items(message.get("link"))):
@@ -106,10 +112,3 @@ def _target(link: Mapping[str, Any]) -> Target | None:
     if declared == "unspecified":
         return Target.PDF if looks_like_pdf(str(link.get("URL"))) else None
     return _TARGETS.get(declared)
-
-
-def _license(url: Any) -> str | None:
-    """`cc-by` and its kin for a Creative Commons address, as the other providers write it; else the address."""
-    address = text(url, 200)
-    match = _CC.fullmatch(address) if address else None
-    return (f"cc-{match[1].lower()}" if match[1] else "cc0") if match else address

@@ -67,6 +67,7 @@ class Send:
     jar: RequestsCookieJar
     max_bytes: int
     secret_params: Mapping[str, str]
+    body: bytes | None = None
     beginning_only: bool = False
     open_sink: Any = None  # Callable[[ResponseHead], BodySink] | None
     resolver: str | None = None
@@ -195,6 +196,7 @@ class Exchanger:
             jar=jar,
             max_bytes=request.max_bytes or self.settings.max_page_bytes,
             secret_params=request.secret_params if own else {},
+            body=request.body,
             beginning_only=request.beginning_only,
             open_sink=request.sink,
             resolver=request.resolver,
@@ -332,8 +334,10 @@ class Exchanger:
         now = self.clock.wall()
         if reply is None:
             assert error is not None
-            return decide(retry, tries, error, {}, self.rng, now)
+            return decide(retry, tries, error, {}, self.rng, now) if request.repeatable else Settled()
         status, headers = reply.head.status, reply.head.headers
+        if not request.repeatable and status != 429:
+            return Settled()
         if request.final is not None and request.final(status, headers, reply.body):
             return Settled()
         return decide(retry, tries, status, headers, self.rng, now)

@@ -34,6 +34,13 @@ DEFAULT_POLICIES: Mapping[str, Mapping[str, str]] = {
     "www.ebi.ac.uk": {ANY: "5/second"},
     "europepmc.org": {ANY: "2/second"},
     "pmc-oa-opendata.s3.amazonaws.com": {ANY: "5/second"},
+    "pmc.ncbi.nlm.nih.gov": {ANY: "2.5/second"},  # 3 without a key
+    "api.semanticscholar.org": {ANY: "1/second"},
+    "api.core.ac.uk": {ANY: "0.4/second"},
+    "doaj.org": {ANY: "2/second burst 5"},
+    "api.archives-ouvertes.fr": {ANY: "1/second"},
+    "api.openaire.eu": {ANY: "7000/hour"},  # 7200 with a token; 60 without, which is why one is needed
+    "api.base-search.net": {ANY: "1/second"},
     ANY: {ANY: "2/second burst 2"},
 }
 # Named hosts publish a cap, which then counts for all processes together; `*` is our own manners, in each process.
