@@ -31,6 +31,7 @@ from docstokg_assets.resolvers.registry import (
     register,
 )
 from docstokg_assets.works import Work
+from resources.http.messages import Response
 from resources.records import Reason
 
 _OPEN = 1
@@ -73,8 +74,9 @@ class BaseSearchResolver(Resolver):
         Example(_WORK, [answer(_found(_DOCUMENT | {"dcoa": 0}))], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer(_found(_DOCUMENT | {"dcdoi": ["10.5555/other"]}))], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer(_found())], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer(b"Access denied for IP address 192.0.2.1")], reason=Reason.BAD_ANSWER),
+        Example(_WORK, [answer(b"Access denied for IP address 192.0.2.1")], reason=Reason.HTTP_4XX),
         Example(_WORK, [answer(b"Access denied for IP address 192.0.2.1", 403)], reason=Reason.HTTP_4XX),
+        Example(_WORK, [answer(b"<html>")], reason=Reason.BAD_ANSWER),
         Example(Work("W2")),
     )
 
@@ -93,8 +95,7 @@ class BaseSearchResolver(Resolver):
             return failed
         documents = mapping(mapping(json_of(response)).get("response")).get("docs")
         if not isinstance(documents, list):
-            denied = ": access denied, as for a key that is wrong" if b"Access denied" in response.body[:1000] else ""
-            return bad_answer(f"BASE's answer has no documents{denied}")
+            return _denied(response) or bad_answer("BASE's answer has no documents")
         own = [document for document in map(mapping, documents) if _names(document, doi)]
         candidates = tuple(c for document in own for c in self._candidates(document))
         return ResolverResult(candidates) if candidates else nothing()
@@ -104,6 +105,13 @@ class BaseSearchResolver(Resolver):
         if document.get("dcoa") == _OPEN:
             license_ = license_name(document.get("dcrightsnorm"))
             yield from copies_at(self, items(document.get("dcidentifier")), license=license_)
+
+
+def _denied(response: Response) -> ResolverResult | None:
+    """A refusal comes as plain text, and with status 200."""
+    if b"Access denied" not in response.body[:1000]:
+        return None
+    return ResolverResult(reason=Reason.HTTP_4XX, note="access denied, as for a key that is missing or wrong")
 
 
 def _names(document: Mapping[str, Any], doi: str) -> bool:

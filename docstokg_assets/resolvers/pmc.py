@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -83,6 +83,11 @@ class PmcResolver(Resolver):
                 f"https://{_BUCKET}/PMC9900001.1/PMC9900001.1.xml",
             ],
         ),
+        Example(
+            _KNOWN,
+            [_LISTED, _MANUSCRIPT, answer(b"<Error/>", 404)],
+            [_GUESS, f"https://{_BUCKET}/PMC9900001.2/PMC9900001.2.pdf"],
+        ),
         Example(_KNOWN, [_EMPTY], [_GUESS], reason=Reason.NO_CANDIDATE),
         Example(
             _KNOWN, [_LISTED, answer(b"<Error/>", 404), answer(b"<Error/>", 404)], [_GUESS], reason=Reason.NO_CANDIDATE
@@ -91,8 +96,8 @@ class PmcResolver(Resolver):
         Example(_KNOWN, [answer(b"<html>")], [_GUESS], reason=Reason.BAD_ANSWER),
         Example(
             _BY_PMID,
-            [_CONVERTED, _LISTED, _MANUSCRIPT, answer(b"<Error/>", 404)],
-            [f"https://{_BUCKET}/PMC9900001.2/PMC9900001.2.pdf"],
+            [_CONVERTED],
+            [_GUESS, _GUESS.replace(".pdf", ".xml")],
         ),
         Example(
             Work("W3", doi="10.5555/closed.2"),
@@ -129,24 +134,30 @@ class PmcResolver(Resolver):
     def candidates(self, work: Work) -> Sequence[Candidate]:
         if work.pmcid is None:
             return ()
-        url = f"https://{_BUCKET}/{work.pmcid}.1/{work.pmcid}.1.pdf"
+        usual = next(self._usual(work.pmcid))
         place = next((p for p in work.locations if normalize_pmcid(p.landing_url) == work.pmcid), None)
-        version, license_ = (place.version, place.license) if place else (None, None)
-        return (Candidate(url, self.name, self.tier, rank=self.rank, version=version, license=license_),)
+        return (replace(usual, version=place.version, license=place.license) if place else usual,)
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        pmcid, item = work.pmcid, _item(work)
-        if pmcid is None and item is not None:
-            kind, value = item
-            response = yield joint_request(value, _MOST[kind], _Conversion(kind, context.contact_email or ""))
-            if failed := failure(response):
-                return failed
-            records = mapping(json_of(response)).get("records")
-            if not isinstance(records, list):
-                return bad_answer("the id converter's answer has no records")
-            pmcid = _pmcid_of(records, value)
-        if pmcid is None:
-            return nothing("not in PMC")
+        if work.pmcid:
+            return (yield from self._versions(work.pmcid))
+        kind, value = _item(work) or ("doi", "")
+        response = yield joint_request(value, _MOST[kind], _Conversion(kind, context.contact_email or ""))
+        if failed := failure(response):
+            return failed
+        records = mapping(json_of(response)).get("records")
+        if not isinstance(records, list):
+            return bad_answer("the id converter's answer has no records")
+        pmcid = _pmcid_of(records, value)
+        return ResolverResult(tuple(self._usual(pmcid))) if pmcid else nothing("not in PMC")
+
+    def _usual(self, pmcid: str) -> Iterator[Candidate]:
+        """The names that the files of nearly all articles have."""
+        for rank, (ending, target) in enumerate((("pdf", Target.PDF), ("xml", Target.XML)), self.rank):
+            url = f"https://{_BUCKET}/{pmcid}.1/{pmcid}.1.{ending}"
+            yield Candidate(url, self.name, self.tier, target, rank)
+
+    def _versions(self, pmcid: str) -> Resolution:
         response = yield api_request(f"https://{_BUCKET}/?list-type=2&prefix={pmcid}.&delimiter=/")
         if failed := failure(response):
             return failed

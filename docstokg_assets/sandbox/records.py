@@ -40,7 +40,7 @@ _GENRES = {"article": "journal-article", "review": "journal-article", "preprint"
            "book-chapter": "book-chapter", "dissertation": "dissertation"}  # fmt: skip
 _SOURCES = {v.name: f"S{4_210_000_000 + n}" for n, v in enumerate(ALL)}
 _SOURCES |= {"arXiv": "S4306400194", "PubMed Central": "S2764455111"}
-_LICENSE_URLS = {"cc-by": "by/4.0", "cc-by-nc": "by-nc/4.0", "cc-by-nc-nd": "by-nc-nd/4.0"}
+LICENSE_URLS = {"cc-by": "by/4.0", "cc-by-nc": "by-nc/4.0", "cc-by-nc-nd": "by-nc-nd/4.0"}
 
 
 def topic(work: Work) -> tuple[str, str, str, str]:
@@ -296,7 +296,7 @@ def crossref(work: Work, story: Scenario) -> Json:
         "published": {"date-parts": [[date.year, date.month, date.day]]}, "URL": f"https://doi.org/{work.doi}",
         "resource": {"primary": {"URL": story.doi_url}}, "relation": {}, "update-to": [],
     }  # fmt: skip
-    licenses = [loc.license for loc in story.locations if loc.license in _LICENSE_URLS]
+    licenses = [loc.license for loc in story.locations if loc.license in LICENSE_URLS]
     if licenses:
         stamp = int(dt.datetime(date.year, date.month, date.day, tzinfo=dt.UTC).timestamp() * 1000)
         start = {
@@ -304,7 +304,7 @@ def crossref(work: Work, story: Scenario) -> Json:
             "date-time": f"{date}T00:00:00Z",
             "timestamp": stamp,
         }
-        message["license"] = [{"URL": f"https://creativecommons.org/licenses/{_LICENSE_URLS[licenses[0] or '']}/",
+        message["license"] = [{"URL": f"https://creativecommons.org/licenses/{LICENSE_URLS[licenses[0] or '']}/",
                                "start": start, "delay-in-days": 0, "content-version": "vor"}]  # fmt: skip
     if story.links:
         message["link"] = [

@@ -39,7 +39,7 @@ DEFAULT_POLICIES: Mapping[str, Mapping[str, str]] = {
     "api.core.ac.uk": {ANY: "0.4/second"},
     "doaj.org": {ANY: "2/second burst 5"},
     "api.archives-ouvertes.fr": {ANY: "1/second"},
-    "api.openaire.eu": {ANY: "7000/hour"},  # 7200 with a token; 60 without, which is why one is needed
+    "api.openaire.eu": {ANY: "1.9/second"},  # 7200 with a token; 60 without, which is why one is needed
     "api.base-search.net": {ANY: "1/second"},
     ANY: {ANY: "2/second burst 2"},
 }
