@@ -149,3 +149,28 @@ def test_a_stop_gives_back_whoever_waits_for_an_answer(box: Sandbox, config_for:
         result = drain(services, closed_works(box, 20), deadline_s=1.0)
         counts = services.catalog.queue_counts()
     assert (result.ended, result.finished, counts.leased, counts.done) == ("deadline", 0, 0, 0)
+
+
+@pytest.mark.requirement("RES-3")
+@pytest.mark.parametrize(
+    ("name", "host", "archetype"),
+    [
+        ("hal", "api.archives-ouvertes.fr", "repository"),
+        ("europe_pmc", "www.ebi.ac.uk", "pmc"),
+        ("core", "api.core.ac.uk", "repository"),
+    ],
+)
+def test_search_engines_are_asked_for_several_works_in_one_query(
+    box: Sandbox, config_for: ConfigFor, name: str, host: str, archetype: str
+) -> None:
+    known = [w for w in box.universe.works() if w.archetype == archetype and w.repository.key == "harbor"][:12]
+    works = [Work(w.id, title=w.title, year=w.year, doi=w.doi) for w in known] + closed_works(box, 12)
+    rates = dict(config_for(box).rate_limit.policies) | {host: {"*": "1/second"}}
+    more = {"resolvers__core__api_key": "sandbox-key", "rate_limit__policies": rates}
+    with open_services(config_for(box, resolvers__order=[name], **more)) as services:
+        result = drain(services, works)
+        saved = {
+            w.id for w in known if (entry := services.catalog.entry(w.id)) and entry.resolver == name and entry.path
+        }
+    assert saved == {w.id for w in known} and result.outcomes == {"ok": 12, "no-candidate": 12}
+    assert len(box.arrivals(host)) <= 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,6 +14,7 @@ from docstokg_assets.resolvers.answers import (
     api_request,
     bad_answer,
     failure,
+    joint_request,
     json_of,
     license_name,
     names_doi,
@@ -23,9 +24,11 @@ from docstokg_assets.resolvers.answers import (
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
 from docstokg_assets.resolvers.routes import file_url
 from docstokg_assets.works import Work
+from resources.http.messages import Request
 from resources.records import Reason
 
 _REST = "https://www.ebi.ac.uk/europepmc/webservices/rest"
+_MOST = 40  # works in one query; it is part of the URL
 _OPEN = frozenset({"OA", "F"})  # open access, free
 _MANUSCRIPT = ("authMan", "epmcAuthMan", "nihAuthMan")
 
@@ -85,8 +88,7 @@ class EuropePmcResolver(Resolver):
         return _query(work) is not None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        asked = {"query": _query(work), "resultType": "core", "format": "json", "pageSize": 5}
-        response = yield api_request(f"{_REST}/search?{urlencode(asked)}")
+        response = yield joint_request(_query(work) or "", _MOST, _search)
         if failed := failure(response):
             return failed
         record = mapping(json_of(response))
@@ -109,11 +111,16 @@ class EuropePmcResolver(Resolver):
             yield Candidate(url, self.name, self.tier, Target.XML, rank, version=version, license=license_)
 
 
+def _search(queries: Sequence[str]) -> Request:
+    asked = {"query": " OR ".join(queries), "resultType": "core", "format": "json", "pageSize": 5 * len(queries)}
+    return api_request(f"{_REST}/search?{urlencode(asked)}")
+
+
 def _query(work: Work) -> str | None:
     if work.pmcid:
         return f"PMCID:{work.pmcid}"
     if work.pmid:
-        return f"EXT_ID:{work.pmid} AND SRC:MED"
+        return f"(EXT_ID:{work.pmid} AND SRC:MED)"
     # OpenAlex names the PMID of what PubMed has; for what OpenAlex has not, the DOI may be known here
     return f"DOI:{phrase(work.doi)}" if work.doi and work.oa_status is None else None
 

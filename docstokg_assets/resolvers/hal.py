@@ -1,8 +1,8 @@
-"""HAL: the file that authors deposited in the French open archive. Asked when known copies failed."""
+"""HAL: the file that authors deposited in the French open archive. Asked when known copies failed, for many works at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,6 +14,7 @@ from docstokg_assets.resolvers.answers import (
     bad_answer,
     failure,
     indexed_doi,
+    joint_request,
     json_of,
     license_name,
     names_doi,
@@ -23,8 +24,10 @@ from docstokg_assets.resolvers.answers import (
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
 from docstokg_assets.works import Work
+from resources.http.messages import Request
 from resources.records import Reason
 
+_MOST = 40  # DOIs in one query; it is part of the URL
 _FIELDS = "halId_s,doiId_s,fileMain_s,files_s,licence_s,openAccess_bool"
 
 _WORK = Work("W1", doi="10.5555/peerj.99001")
@@ -74,8 +77,7 @@ class HalResolver(Resolver):
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         doi = work.doi or ""
-        asked = urlencode({"q": f"doiId_s:{phrase(doi)}", "wt": "json", "fl": _FIELDS, "rows": 5})
-        response = yield api_request(f"https://api.archives-ouvertes.fr/search/?{asked}")
+        response = yield joint_request(doi, _MOST, _search)
         if failed := failure(response):
             return failed
         deposits = mapping(mapping(json_of(response)).get("response")).get("docs")
@@ -93,3 +95,9 @@ class HalResolver(Resolver):
         if url := file_url(deposit.get("fileMain_s")) or next(iter(files), None):
             license_ = license_name(deposit.get("licence_s"))
             yield Candidate(url, self.name, self.tier, rank=self.rank, license=license_)
+
+
+def _search(dois: Sequence[str]) -> Request:
+    query = f"doiId_s:({' OR '.join(map(phrase, dois))})"
+    asked = urlencode({"q": query, "wt": "json", "fl": _FIELDS, "rows": 5 * len(dois)})
+    return api_request(f"https://api.archives-ouvertes.fr/search/?{asked}")

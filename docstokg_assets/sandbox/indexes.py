@@ -28,10 +28,10 @@ def journal_copy(story: Scenario) -> Location | None:
     return first if first and first.is_oa and first.license and first.venue and first.venue.kind == "journal" else None
 
 
-def quoted_work(universe: Universe, query: str) -> Work | None:
-    """The work whose DOI stands in quotation marks in a query."""
-    found = _DOI.search(query)
-    return universe.by_doi(re.sub(r"\\(.)", r"\1", found[1])) if found else None
+def quoted_works(universe: Universe, query: str) -> list[Work]:
+    """The works whose DOIs stand in quotation marks in a query."""
+    found = (universe.by_doi(re.sub(r"\\(.)", r"\1", doi)) for doi in _DOI.findall(query))
+    return [work for work in found if work is not None]
 
 
 def bearer(request: Request) -> str:

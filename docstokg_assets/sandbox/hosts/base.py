@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..box import Box
-from ..indexes import is_good_key, quoted_work, repository_copies
+from ..indexes import is_good_key, quoted_works, repository_copies
 from ..scenario import Location
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, text
@@ -17,8 +17,8 @@ def hosts(box: Box) -> dict[str, Handler]:
             return not_found()
         if not is_good_key(request.param("apikey")):
             return text("Access denied for IP address 192.0.2.1\n")
-        work = quoted_work(box.universe, request.param("query"))
-        documents = [_document(work, copy) for copy in repository_copies(box.story(work))] if work else []
+        works = quoted_works(box.universe, request.param("query"))
+        documents = [_document(work, copy) for work in works for copy in repository_copies(box.story(work))]
         found = {"numFound": len(documents), "start": 0, "docs": documents}
         return json_response({"responseHeader": {"status": 0, "QTime": 21}, "response": found})
 

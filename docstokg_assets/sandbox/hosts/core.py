@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..box import Box
-from ..indexes import bearer, is_good_key, quoted_work, repository_copies
+from ..indexes import bearer, is_good_key, quoted_works, repository_copies
 from ..records import author
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, redirect, text
@@ -26,8 +26,9 @@ def hosts(box: Box) -> dict[str, Handler]:
             return json_response({"message": "Too many requests"}, 429, later)
         if int(request.param("limit", "10")) > 100:
             return text("<html><head><title>504 Gateway Time-out</title></head></html>", 504, "text/html")
-        work = quoted_work(box.universe, request.param("q"))
-        results = [_result(work, sources)] if work and (sources := _sources(box, work)) else []
+        works = quoted_works(box.universe, request.param("q"))
+        results = [_result(work, sources) for work in works if (sources := _sources(box, work))]
+        results = results[: int(request.param("limit", "10"))]
         return json_response(
             {"totalHits": len(results), "limit": 10, "offset": 0, "scrollId": None, "results": results}
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..box import Box
-from ..indexes import journal_copy, quoted_work
+from ..indexes import journal_copy, quoted_works
 from ..records import author
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, text
@@ -39,9 +39,7 @@ def hosts(box: Box) -> dict[str, Handler]:
         if not size.isdigit() or int(size) > 100:
             return json_response({"status": "bad_request", "error": "Page size must be between 1 and 100"}, 400)
         query = request.path.removeprefix(_SEARCH)
-        work = quoted_work(box.universe, query)
-        found = article(work) if work else None
-        results = [found] if found else []
+        results = [found for work in quoted_works(box.universe, query) if (found := article(work))][: int(size)]
         return json_response(
             {"total": len(results), "page": 1, "pageSize": int(size), "query": query, "results": results}
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..box import Box
-from ..indexes import quoted_work, repository_copies
+from ..indexes import quoted_works, repository_copies
 from ..records import LICENSE_URLS
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found
@@ -23,8 +23,8 @@ def hosts(box: Box) -> dict[str, Handler]:
         name = query.partition(":")[0]
         if request.path != "/search/" or name != "doiId_s":
             return json_response({"error": {"msg": f"undefined field {name}", "code": 400}}, 400)
-        work = quoted_work(box.universe, query)
-        deposits = [_deposit(box, work)] if work and is_deposited(work) else []
+        deposits = [_deposit(box, work) for work in quoted_works(box.universe, query) if is_deposited(work)]
+        deposits = deposits[: int(request.param("rows", "30"))]
         return json_response({"response": {"numFound": len(deposits), "start": 0, "docs": deposits}})
 
     def files(request: Request) -> Response:
