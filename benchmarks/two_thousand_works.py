@@ -19,9 +19,9 @@ from docstokg_assets.config import load_config
 from docstokg_assets.orchestrator import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import Collected
+from resources.rate_limit.policies import DEFAULT_POLICIES
 
 FAST = "5000/second burst 1000"
-HOSTS = ("*", "arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org")
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         with Sandbox.start(root / "box", works_per_year=options.works, years=(2024, 2024), enforce_limits=False) as box:
-            policies = dict.fromkeys(HOSTS, FAST) | {"web.archive.org": {"metadata": FAST, "*": FAST}}
+            policies = dict.fromkeys(DEFAULT_POLICIES, FAST) | {"web.archive.org": {"metadata": FAST, "*": FAST}}
             settings = {
                 "data_root": str(root / "data"),
                 "workers": options.workers,

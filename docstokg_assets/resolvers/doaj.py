@@ -1,4 +1,7 @@
-"""DOAJ: the full-text links that open-access journals deposited with their articles."""
+"""DOAJ: the files that open-access journals deposited with their articles; their pages are those to which the DOI leads.
+
+Asked only about articles of which OpenAlex does not know the journal's own file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from docstokg_assets.resolvers.answers import (
     answer,
     api_request,
     bad_answer,
-    copies_at,
     failure,
     indexed_doi,
     json_of,
@@ -21,12 +23,11 @@ from docstokg_assets.resolvers.answers import (
     phrase,
 )
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
-from docstokg_assets.resolvers.routes import file_url
-from docstokg_assets.works import Work
+from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
+from docstokg_assets.works import Location, Work
 from resources.records import Reason
 
 _LISTED = frozenset({None, "gold", "diamond"})  # open-access status of what can be in the directory
-_VERSION = "publishedVersion"
 _TARGETS = {"pdf": Target.PDF, "xml": Target.XML}
 
 _WORK = Work("W1", doi="10.5555/peerj.99001")
@@ -55,7 +56,7 @@ class DoajResolver(Resolver):
                     )
                 )
             ],
-            ["https://peerj.com/articles/99001/", "https://peerj.com/articles/99001.pdf"],
+            ["https://peerj.com/articles/99001.pdf"],
         ),
         Example(
             _WORK,
@@ -67,10 +68,19 @@ class DoajResolver(Resolver):
         Example(_WORK, [answer(b"<html>slow down</html>", 429)], reason=Reason.RATE_LIMITED),
         Example(_WORK, [answer(b"<html>")], reason=Reason.BAD_ANSWER),
         Example(Work("W2", doi="10.5555/2", oa_status="closed")),
+        Example(
+            Work(
+                "W3",
+                doi="10.5555/3",
+                oa_status="gold",
+                locations=(Location(None, "https://peerj.com/articles/3.pdf", True, source_type="journal"),),
+            )
+        ),
     )
 
     def applies(self, work: Work) -> bool:
-        return indexed_doi(work) is not None and work.oa_status in _LISTED
+        named = any(place.is_oa and place.pdf_url and place.source_type == "journal" for place in work.locations)
+        return indexed_doi(work) is not None and work.oa_status in _LISTED and not named
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         doi = work.doi or ""
@@ -87,13 +97,12 @@ class DoajResolver(Resolver):
 
     def _candidates(self, article: Mapping[str, Any]) -> Iterator[Candidate]:
         for link in map(mapping, items(article.get("link"))):
+            url = file_url(link.get("url"))
             target = _TARGETS.get(str(link.get("content_type")).lower())
-            if link.get("type") != "fulltext":
-                continue
-            if target is None:
-                yield from copies_at(self, [link.get("url")], version=_VERSION)
-            elif url := file_url(link.get("url")):
-                yield Candidate(url, self.name, self.tier, target, self.rank, version=_VERSION)
+            if url and target is None and looks_like_pdf(url):
+                target = Target.PDF
+            if url and target and link.get("type") == "fulltext":
+                yield Candidate(url, self.name, self.tier, target, self.rank, version="publishedVersion")
 
 
 def _names(article: Mapping[str, Any], doi: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 from ..box import Box
@@ -22,8 +23,9 @@ def hosts(box: Box) -> dict[str, Handler]:
             return json_response({"message": "Unauthorized"}, 401)
         # without a key the little that there is has always been used up by others
         if not key or not box.windows.check("core", 5, 10.0, request):
-            later = [("X-RateLimit-Retry-After", "2026-11-16T00:01:00+00:00")]
-            return json_response({"message": "Too many requests"}, 429, later)
+            later = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=10)
+            told = [("X-RateLimitRemaining", "0"), ("X-RateLimit-Retry-After", later.isoformat(timespec="seconds"))]
+            return json_response({"message": "Too many requests"}, 429, told)
         if int(request.param("limit", "10")) > 100:
             return text("<html><head><title>504 Gateway Time-out</title></head></html>", 504, "text/html")
         works = quoted_works(box.universe, request.param("q"))
