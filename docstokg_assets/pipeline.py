@@ -22,7 +22,7 @@ from docstokg_assets.download import (
 )
 from docstokg_assets.landing.extract import extract, is_full_text_html
 from docstokg_assets.landing.walls import recognise_wall
-from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan
+from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan, url_key
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
@@ -37,6 +37,9 @@ from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, 
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 MOST_WAITS = 1  # a host that is still broken after its first pause may stay so for long; the work ends with its time
 _GONE = frozenset({404, 410})
+_WALLS_OF_HOSTS = frozenset(
+    {Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF}
+)
 _FILES = frozenset({Target.PDF, Target.XML})
 
 
@@ -94,6 +97,8 @@ class Pursuit:
 
     def add(self, candidate: Candidate) -> bool:
         """False when the URL is known already: a URL is tried once for each work."""
+        if candidate.instead_of is not None:
+            self.visited.add(url_key(candidate.instead_of))
         if candidate.key in self.candidates:
             return False
         self.candidates[candidate.key] = candidate
@@ -120,6 +125,11 @@ class Pursuit:
             if name not in self.asked and (best is None or order < best[0]):
                 best = (order, name)
         return None if best is None else best[1]
+
+    def wall_of(self, host: str) -> Reason | None:
+        """The wall that a host has put before us in this search. It stands before the visitor, not before one page."""
+        walls = (f for f in self.failures.values() if f.reason in _WALLS_OF_HOSTS and f.url is not None)
+        return next((failure.reason for failure in walls if host_of(failure.url or "") == host), None)
 
     def dead_urls(self) -> tuple[str, ...]:
         """URLs of files that were known and could not be had, the most promising first: what an archive may have kept."""
@@ -270,6 +280,9 @@ class ResolverPipeline:
         self, candidate: Candidate, work: Work, pursuit: Pursuit, log: AttemptLog
     ) -> Generator[Request, Response, DownloadOutcome | None]:
         pursuit.tried(candidate.resolver)
+        if (wall := pursuit.wall_of(candidate.host)) is not None:
+            self._fail(pursuit, candidate, wall, note="not asked: the same host has put up a wall before")
+            return None
         if self._taken_by_another(candidate, work, log):
             self._fail(pursuit, candidate, Reason.DUPLICATE_URL_GLOBAL)
             return None

@@ -40,6 +40,11 @@ class Target(StrEnum):
     LANDING = "landing"
 
 
+def url_key(url: str) -> str:
+    """By which a URL is known in the search for one work. http and https are one: the former is asked as the latter."""
+    return canonical_url(url).replace("http://", "https://", 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A URL worth asking. `rank` orders candidates inside a tier: lower is more promising."""
@@ -53,11 +58,11 @@ class Candidate:
     version: str | None = None
     license: str | None = None
     hop: int = 0  # landing pages that lie between the plan and this URL
+    instead_of: str | None = None  # a URL that leads to this one, and so need not be asked
 
     @property
     def key(self) -> str:
-        """http and https are one: the former is asked as the latter."""
-        return canonical_url(self.url).replace("http://", "https://", 1)
+        return url_key(self.url)
 
     @property
     def host(self) -> str:

@@ -28,7 +28,7 @@ MAX_FILTER_BYTES = 6000  # of the 8190 that a request line may have
 FIRST_CURSOR = "*"
 SELECT = (
     "id,doi,ids,title,display_name,publication_year,publication_date,type,language,open_access,best_oa_location,"
-    "primary_location,locations,updated_date"
+    "primary_location,locations,updated_date,indexed_in,has_content"
 )
 _KEY_REMEDY = "Set DOCSTOKG_CONTENT_API_KEY_OPENALEX to a valid key; https://openalex.org/users gives one for free."
 _FILTER_REMEDY = "Correct the OpenAlex filter (--query, or openalex.filter in the configuration)."

@@ -1,4 +1,6 @@
-"""Crossref: the full-text links that a publisher deposited with a DOI, but not those made for similarity checks."""
+"""Crossref: the full-text links that a publisher deposited with a DOI, but not those made for similarity checks, and the page
+that the DOI is registered for, which spares the way through doi.org.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from docstokg_assets.resolvers.answers import (
     nothing,
 )
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
-from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
+from docstokg_assets.resolvers.routes import doi_url, file_url, looks_like_pdf, page_url
 from docstokg_assets.works import Work
 from resources.records import Reason
 
@@ -51,6 +53,7 @@ _ORDINARY = {
                 "intended-application": "similarity-checking",
             },
         ],
+        "resource": {"primary": {"URL": "https://press.example/doi/10.5555/12345678"}},
     }
 }
 
@@ -59,6 +62,7 @@ _ORDINARY = {
 class CrossrefResolver(Resolver):
     tier = Tier.DIRECT_OA
     default_rank = 40
+    head_precheck = False  # the publisher said what its link leads to, and a GET tells a page from a file as well
     api_host = "api.crossref.org"
     EXAMPLES = (
         Example(
@@ -67,6 +71,7 @@ class CrossrefResolver(Resolver):
             [
                 "https://press.example/doi/pdf/10.5555/12345678",
                 "https://api.press.example/10.5555/12345678?httpAccept=text/xml",
+                "https://press.example/doi/10.5555/12345678",
             ],
         ),
         Example(_WORK, [answer({"message": {"DOI": "10.5555/12345678"}})], reason=Reason.NO_CANDIDATE),
@@ -76,7 +81,7 @@ class CrossrefResolver(Resolver):
     )
 
     def applies(self, work: Work) -> bool:
-        return indexed_doi(work) is not None
+        return indexed_doi(work) is not None and work.agency != "datacite"
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         if not work.doi:
@@ -90,6 +95,7 @@ class CrossrefResolver(Resolver):
         if not isinstance(message, dict):
             return bad_answer("Crossref's answer has no message")
         candidates = sorted(self._candidates(message), key=lambda candidate: candidate.target is not Target.PDF)
+        candidates += self._page(message, work.doi)
         return ResolverResult(tuple(candidates)) if candidates else nothing()
 
     def _candidates(self, message: Mapping[str, Any]) -> Iterator[Candidate]:
@@ -104,6 +110,12 @@ class CrossrefResolver(Resolver):
             if url and target and version and link.get("intended-application") in _USES:
                 license_ = licenses.get(made_for) or licenses.get("unspecified")
                 yield Candidate(url, self.name, self.tier, target, self.rank, version=version, license=license_)
+
+
+    def _page(self, message: Mapping[str, Any], doi: str) -> Iterator[Candidate]:
+        """Where doi.org would lead: Crossref holds the address that it sends visitors to."""
+        if url := page_url(mapping(mapping(message.get("resource")).get("primary")).get("URL")):
+            yield Candidate(url, self.name, Tier.DOI_REDIRECT, Target.LANDING, self.rank, instead_of=doi_url(doi))
 
 
 def _target(link: Mapping[str, Any]) -> Target | None:

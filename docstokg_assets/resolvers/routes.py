@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from docstokg_assets.identifiers import normalize_url
 from resources.http.canonical import host_of
@@ -77,6 +78,11 @@ def page_url(value: object) -> str | None:
     """The URL of a landing page that nobody else covers."""
     url = normalize_url(value)
     return None if url is None or host_of(url) in COVERED_PAGE_HOSTS else url
+
+
+def doi_url(doi: str) -> str:
+    """The address that leads to whatever a DOI names."""
+    return f"https://doi.org/{quote(doi, safe='/:;()!$&*+,=@')}"
 
 
 def looks_like_pdf(url: str) -> bool:

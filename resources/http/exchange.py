@@ -139,7 +139,7 @@ class Exchanger:
         policy = policy or RequestPolicy()
         jar = RequestsCookieJar()
         hops: list[str] = []
-        seen: set[tuple[str, str]] = set()
+        asked: set[tuple[str, str]] = set()
         url, own = request.url, True
         before: _Origin | None = None
         while True:
@@ -151,6 +151,13 @@ class Exchanger:
                 if before is not None and before.door != here.door:
                     jar = RequestsCookieJar()
                 before = here
+                # The same page with the same cookies has already sent us on: it is not asked a second time.
+                state = (url, jar_text(jar))
+                if state in asked or len(hops) > self.settings.max_redirects:
+                    raise RedirectLoop(
+                        f"redirected in a circle or more than {self.settings.max_redirects} times", url=url
+                    )
+                asked.add(state)
                 visit = self._visit(request, url, headers, jar, own)
                 known = visit.answer if visit is not None else None
                 delay = None if known is not None else (yield from self._permission(request, url, log, patient))
@@ -167,13 +174,7 @@ class Exchanger:
                 return Response(
                     reply.head.status, url, reply.head.headers, reply.body, reply.payload, tuple(hops), reply.elapsed_ms
                 )
-            # The same page again is a loop only when no cookie was added meanwhile.
-            state = (url, jar_text(jar))
             hops.append(url)
-            if state in seen or len(hops) > self.settings.max_redirects:
-                log.write(request, url, Status.DOWNLOAD_ERROR, Reason.REDIRECT_LOOP, extra={"hops": len(hops)})
-                raise RedirectLoop(f"redirected in a circle or more than {self.settings.max_redirects} times", url=url)
-            seen.add(state)
             url = _joined(url, target)
 
     def _send(
