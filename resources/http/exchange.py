@@ -47,6 +47,7 @@ from resources.records import Reason, Status
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ROBOTS_POLL_S = 0.1
 _PROBES_OUT_S = 2.0  # by then it is known how the probes of a broken host came out
+_MOST_PASSES = 1_000  # hosts whose cookies are remembered
 _CLOSED = (HostClosed, BreakerOpen)
 _PHASES = {
     Phase.OPEN: Status.BREAKER_OPEN,
@@ -130,6 +131,7 @@ class Exchanger:
     ) -> None:
         self.settings, self.robots, self.hosts, self.clock, self.rng = settings, robots, hosts, clock, rng
         self._cache = cache
+        self._passes: dict[_Origin, RequestsCookieJar] = {}
 
     def exchange(
         self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
@@ -150,6 +152,8 @@ class Exchanger:
                 own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
                 if before is not None and before.door != here.door:
                     jar = RequestsCookieJar()
+                if before != here:
+                    jar.update(self._passes.get(here, ()))
                 before = here
                 # The same page with the same cookies has already sent us on: it is not asked a second time.
                 state = (url, jar_text(jar))
@@ -171,11 +175,22 @@ class Exchanger:
                 reply = yield from self._ask(request, send, visit, log, policy.retry or self.settings.retry, patient)
             target = reply.head.headers.get("location")
             if not (request.follow_redirects and reply.head.status in _REDIRECTS and target):
+                self._remember(request, here, jar, reply.head.status)
                 return Response(
                     reply.head.status, url, reply.head.headers, reply.body, reply.payload, tuple(hops), reply.elapsed_ms
                 )
             hops.append(url)
             url = _joined(url, target)
+
+    def _remember(self, request: Request, here: _Origin, jar: RequestsCookieJar, status: int) -> None:
+        """The cookies with which a host let us in, so that its door opens once and not anew for every paper. They live as long
+        as this process; those of a request with a key, or of one that was turned away, are dropped."""
+        if status >= 400 or request.secret_headers or request.secret_params:
+            self._passes.pop(here, None)
+        elif len(jar):
+            while len(self._passes) >= _MOST_PASSES:
+                self._passes.pop(next(iter(self._passes)), None)
+            self._passes[here] = jar.copy()  # type: ignore[no-untyped-call]
 
     def _send(
         self,
