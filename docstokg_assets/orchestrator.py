@@ -272,7 +272,10 @@ class DownloadRun:
             head_precheck=download.head_precheck,
             global_url_dedupe=download.global_url_dedupe,
             dry_run=self.dry_run,
-            context=ResolverContext(self.config.http.contact_email, keys),
+            max_concurrent_resolvers=download.max_concurrent_resolvers,
+            versions=download.versions,
+            licenses=download.licenses,
+            context=ResolverContext(self.config.http.contact_email, keys, purse=self.services.catalog),
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings)
 

@@ -11,6 +11,7 @@ import hashlib
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from docstokg_assets.download import (
@@ -23,6 +24,7 @@ from docstokg_assets.download import (
 from docstokg_assets.landing.extract import extract, is_full_text_html
 from docstokg_assets.landing.walls import recognise_wall
 from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan, url_key
+from docstokg_assets.resolvers.answers import license_name
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
@@ -37,9 +39,8 @@ from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, 
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 MOST_WAITS = 1  # a host that is still broken after its first pause may stay so for long; the work ends with its time
 _GONE = frozenset({404, 410})
-_WALLS_OF_HOSTS = frozenset(
-    {Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF}
-)
+_WALLS_OF_HOSTS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
+_UNKNOWN = "unknown"
 _FILES = frozenset({Target.PDF, Target.XML})
 
 
@@ -57,6 +58,11 @@ class Failure:
     until: float | None = None
     host: str | None = None  # who is to be asked again then
     note: str = ""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the file is there, as far as we can tell, and only we were turned away."""
+        return str(self.reason).startswith("blocked-") or self.http_status in (401, 403, 451)
 
     @property
     def promise(self) -> tuple[bool, int, int]:
@@ -213,6 +219,9 @@ class PipelineSettings:
     head_precheck: bool = True
     global_url_dedupe: bool = False
     dry_run: bool = False
+    max_concurrent_resolvers: int = 1
+    versions: tuple[str, ...] = ("*",)  # patterns, as are the licences
+    licenses: tuple[str, ...] = ("*",)
     context: ResolverContext = field(default_factory=ResolverContext)
 
 
@@ -246,7 +255,9 @@ class ResolverPipeline:
     def _ask(self, resolver: Resolver, work: Work, pursuit: Pursuit) -> Generator[Request, Response, None]:
         """Drive a deferred resolver; whatever it does wrong costs its answer, not the work. It counts as asked only when it
         has ended: a work that is parked meanwhile asks again."""
-        context = replace(self._settings.context, dead_urls=pursuit.dead_urls())
+        dead = pursuit.dead_urls()
+        guarded = tuple(url for url in dead if pursuit.failures[url_key(url)].is_guarded)
+        context = replace(self._settings.context, dead_urls=dead, guarded_urls=guarded)
         resolution = resolver.resolve(work, context)
         try:
             request = next(resolution)
@@ -273,7 +284,7 @@ class ResolverPipeline:
             pursuit.add(candidate)
         if not result.candidates and result.reason is not Reason.OK:
             pursuit.failures[f"ask:{resolver.name}"] = Failure(
-                result.reason, resolver.name, resolver.tier, resolver.rank, note=result.note
+                result.reason, resolver.name, resolver.tier, resolver.rank, until=result.until, note=result.note
             )
 
     def _try(
@@ -282,6 +293,10 @@ class ResolverPipeline:
         pursuit.tried(candidate.resolver)
         if (wall := pursuit.wall_of(candidate.host)) is not None:
             self._fail(pursuit, candidate, wall, note="not asked: the same host has put up a wall before")
+            return None
+        if (unwanted := self._unwanted(candidate)) is not None:
+            log.write(self._landing_request(candidate), candidate.url, Status.CONTENT_POLICY_SKIP, unwanted)
+            self._fail(pursuit, candidate, unwanted)
             return None
         if self._taken_by_another(candidate, work, log):
             self._fail(pursuit, candidate, Reason.DUPLICATE_URL_GLOBAL)
@@ -309,6 +324,13 @@ class ResolverPipeline:
         stream = response.payload
         if isinstance(stream, DownloadStreamResult) and stream.kind is Kind.HTML:
             return self._read_page(candidate, work, pursuit, response, stream.page)
+        resolver = self.resolvers.get(candidate.resolver)
+        refusal = resolver.refuses(candidate, response) if resolver is not None and response.ok else None
+        if refusal is not None:
+            if isinstance(stream, DownloadStreamResult) and stream.part is not None:
+                stream.part.discard()
+            self._fail(pursuit, candidate, refusal[0], http_status=response.status, note=refusal[1])
+            return None
         outcome = finalize_candidate_download(work, candidate, response, self._store)
         if not outcome.ok:
             wall = recognise_wall(response.status, response.headers, response.body[:65_536], response.url)
@@ -405,6 +427,16 @@ class ResolverPipeline:
             page=page,
         )
         return finalize_candidate_download(work, candidate, replace(response, payload=stream), self._store)
+
+    def _unwanted(self, candidate: Candidate) -> Reason | None:
+        """Which policy leaves the candidate out, by what is known of its version and licence before it is asked for."""
+        version = (candidate.version or _UNKNOWN).removesuffix("Version")
+        license_ = (license_name(candidate.license) or _UNKNOWN).lower()
+        if not any(fnmatchcase(version, pattern) for pattern in self._settings.versions):
+            return Reason.POLICY_VERSION
+        if not any(fnmatchcase(license_, pattern.lower()) for pattern in self._settings.licenses):
+            return Reason.POLICY_LICENSE
+        return None
 
     def _fail(self, pursuit: Pursuit, candidate: Candidate, reason: Reason, **details: Any) -> None:
         pursuit.failures[candidate.key] = Failure(

@@ -78,7 +78,7 @@ class Work:
         """Compact and stable: absent values are left out."""
         raw = asdict(self)
         raw["locations"] = [{k: v for k, v in loc.items() if v not in (None, False)} for loc in raw["locations"]]
-        return {k: v for k, v in raw.items() if v not in (None, (), [], False) or k == "is_oa" and v is False}
+        return {k: v for k, v in raw.items() if v not in (None, (), [], False) or (k == "is_oa" and v is False)}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Work:

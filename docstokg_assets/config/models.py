@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args
 
 from pydantic import BeforeValidator, Field, SecretStr, create_model, field_validator, model_validator
 
@@ -33,6 +33,9 @@ _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "lake", "reports", "logs", "sa
 ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key", **key_variables(load_resolvers())}
 
 
+Version = Literal["published", "accepted", "submitted", "unknown"]
+
+
 class DownloadSettings(Section):
     chunk_size_bytes: int = Field(262_144, ge=1024, description="bytes read at once")
     atomic_write: Literal[True] = Field(
@@ -43,6 +46,15 @@ class DownloadSettings(Section):
     )
     max_bytes: int = Field(104_857_600, gt=0, description="a larger file is not kept")
     head_precheck: bool = Field(True, description="ask HEAD before GET where that tells something")
+    max_concurrent_resolvers: int = Field(
+        1, ge=1, le=16, description="resolvers of one tier that are asked side by side"
+    )
+    versions: tuple[Version, ...] = Field(
+        get_args(Version), description="versions of a work that are wanted; `unknown` where nobody says"
+    )
+    licenses: tuple[str, ...] = Field(
+        ("*",), description="licences that are wanted, as patterns: `cc-by*`, `cc0`, `unknown` where nobody says"
+    )
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
     deadline_s: float | None = Field(
         None,

@@ -111,7 +111,6 @@ class CrossrefResolver(Resolver):
                 license_ = licenses.get(made_for) or licenses.get("unspecified")
                 yield Candidate(url, self.name, self.tier, target, self.rank, version=version, license=license_)
 
-
     def _page(self, message: Mapping[str, Any], doi: str) -> Iterator[Candidate]:
         """Where doi.org would lead: Crossref holds the address that it sends visitors to."""
         if url := page_url(mapping(mapping(message.get("resource")).get("primary")).get("URL")):

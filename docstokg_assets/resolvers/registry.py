@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import Field, SecretStr
 
@@ -55,13 +55,24 @@ class KeyedSettings(ResolverSettings):
     api_key: SecretStr | None = Field(None, description="also read from DOCSTOKG_CONTENT_API_KEY_ and its name")
 
 
+class Purse(Protocol):
+    """What a paid route may spend, counted for all runs and processes together; amounts in US dollars."""
+
+    def spend(self, name: str, amount: float, per_day: float) -> float | None:
+        """None when it was taken from today's budget; else nothing was, and this is when the next day begins."""
+
+    def give_back(self, name: str, amount: float) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ResolverContext:
-    """What a resolver may know of its surroundings. `dead_urls`: candidates of this work that failed, best first."""
+    """What a resolver may know of its surroundings."""
 
     contact_email: str | None = None
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    dead_urls: tuple[str, ...] = ()
+    dead_urls: tuple[str, ...] = ()  # files of this work that could not be had, the most promising first
+    guarded_urls: tuple[str, ...] = ()  # those of them that are there, but not for us
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,7 @@ class ResolverResult:
     candidates: tuple[Candidate, ...] = ()
     reason: Reason = Reason.OK
     note: str = ""
+    until: float | None = None  # epoch seconds: when asking again may help
 
 
 Resolution = Generator[Request, Response, ResolverResult]
@@ -147,6 +159,10 @@ class Resolver:
     def candidates(self, work: Work) -> Sequence[Candidate]:
         """What follows from the work alone, without asking anybody."""
         return ()
+
+    def refuses(self, candidate: Candidate, response: Response) -> tuple[Reason, str] | None:
+        """Why an answer with a file is not the file that was meant, where only the resolver can tell."""
+        return None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         """Ask. Only called when `api_host` is set."""

@@ -66,7 +66,9 @@ class UnpaywallResolver(Resolver):
         Example(_WORK, [answer({"is_oa": False, "oa_locations": []})], (), _CONTACT, Reason.NO_CANDIDATE),
         Example(_WORK, [answer({"message": "Please use your own email"}, 422)], (), _CONTACT, Reason.BAD_ANSWER),
         Example(_WORK, [answer(b"<html>maintenance</html>")], (), _CONTACT, Reason.BAD_ANSWER),
-        Example(replace(_WORK, locations=(Location("https://repo.example/1", is_oa=True),))),  # OpenAlex said it already
+        Example(
+            replace(_WORK, locations=(Location("https://repo.example/1", is_oa=True),))
+        ),  # OpenAlex said it already
         Example(replace(_WORK, agency="datacite")),
         Example(_WORK, reason=Reason.NO_CANDIDATE),  # nobody to name as contact: it is not asked
     )

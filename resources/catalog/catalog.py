@@ -56,6 +56,7 @@ from resources.catalog.schema import (
     runs,
     set_aside,
 )
+from resources.catalog.spending import Spending
 from resources.records import Classification, Kind, Reason
 
 _PAGE = 1_000
@@ -79,7 +80,7 @@ _SETTLE = (
 )
 
 
-class Catalog(Queue, Hosts):
+class Catalog(Queue, Hosts, Spending):
     # what happened
 
     def commit(self, batch: Batch) -> list[str]:

@@ -152,8 +152,8 @@ class Exchanger:
                 own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
                 if before is not None and before.door != here.door:
                     jar = RequestsCookieJar()
-                if before != here:
-                    jar.update(self._passes.get(here, ()))
+                if before != here and (known_here := self._passes.get(here)) is not None:
+                    jar.update(known_here)
                 before = here
                 # The same page with the same cookies has already sent us on: it is not asked a second time.
                 state = (url, jar_text(jar))
@@ -190,7 +190,7 @@ class Exchanger:
         elif len(jar):
             while len(self._passes) >= _MOST_PASSES:
                 self._passes.pop(next(iter(self._passes)), None)
-            self._passes[here] = jar.copy()  # type: ignore[no-untyped-call]
+            self._passes[here] = jar.copy()
 
     def _send(
         self,
