@@ -25,8 +25,9 @@ from resources.settings import Loaded, Section, load
 
 # Inside each tier: copies that can be named without asking, then those who know most about a DOI, then the indexes.
 PREFERRED_ORDER = (
-    *("arxiv", "pmc", "openalex", "europe_pmc", "unpaywall", "crossref", "doaj", "semantic_scholar"),
-    *("doi", "landing", "hal", "core", "openaire", "base", "wayback"),
+    *("arxiv", "pmc", "openalex", "biorxiv", "zenodo", "figshare", "osf", "europe_pmc", "unpaywall", "crossref"),
+    *("datacite", "doaj", "semantic_scholar", "doi", "landing", "hal", "core", "openaire", "base"),
+    *("openalex_content", "wayback"),
 )
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "lake", "reports", "logs", "sandbox", "dagster"})

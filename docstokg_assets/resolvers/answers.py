@@ -105,6 +105,14 @@ def license_name(value: Any) -> str | None:
     return said
 
 
+def number_in(work: Work, doi: re.Pattern[str], page: re.Pattern[str]) -> str | None:
+    """The number under which a repository keeps a work, from its DOI or from a page that is known: the pattern's first group."""
+    if work.doi and (match := doi.fullmatch(work.doi)):
+        return match[1]
+    urls = (url for location in work.locations for url in (location.landing_url, location.pdf_url) if url)
+    return next((match[1] for url in urls if (match := page.fullmatch(url))), None)
+
+
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer for an example: JSON for anything but bytes."""
     if isinstance(body, bytes):
