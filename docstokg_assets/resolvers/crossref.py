@@ -4,9 +4,11 @@ that the DOI is registered for, which spares the way through doi.org.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from docstokg_assets.loose_json import items, mapping
 from docstokg_assets.plans import Candidate, Target, Tier
@@ -16,15 +18,21 @@ from docstokg_assets.resolvers.answers import (
     bad_answer,
     failure,
     indexed_doi,
+    joint_request,
     json_of,
     license_name,
+    names_doi,
     nothing,
 )
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
 from docstokg_assets.resolvers.routes import doi_url, file_url, looks_like_pdf, page_url
 from docstokg_assets.works import Work
+from resources.http.messages import Request
 from resources.records import Reason
 
+_MOST = 50  # DOIs in one request
+_FIELDS = "DOI,link,license,resource"
+_PLAIN = re.compile(r"10\.[0-9.]+/[\w.()/-]+")
 _USES = frozenset({"text-mining", "unspecified", "syndication"})
 _VERSIONS = {"vor": "publishedVersion", "am": "acceptedVersion"}
 _TARGETS = {"application/pdf": Target.PDF, "application/xml": Target.XML, "text/xml": Target.XML}
@@ -75,6 +83,16 @@ class CrossrefResolver(Resolver):
             ],
         ),
         Example(_WORK, [answer({"message": {"DOI": "10.5555/12345678"}})], reason=Reason.NO_CANDIDATE),
+        Example(
+            _WORK,
+            [answer({"message": {"items": [{"DOI": "10.5555/OTHER"}, {**_ORDINARY["message"], "DOI": _WORK.doi}]}})],
+            [
+                "https://press.example/doi/pdf/10.5555/12345678",
+                "https://api.press.example/10.5555/12345678?httpAccept=text/xml",
+                "https://press.example/doi/10.5555/12345678",
+            ],
+        ),
+        Example(_WORK, [answer({"message": {"items": []}})], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer(b"Resource not found.", 404)], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer(b"blocked", 403)], reason=Reason.HTTP_4XX),
         Example(_WORK, [answer(b"<html>")], reason=Reason.BAD_ANSWER),
@@ -86,14 +104,20 @@ class CrossrefResolver(Resolver):
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         if not work.doi:
             return nothing()
-        contact = f"?mailto={quote(context.contact_email)}" if context.contact_email else ""
-        url = f"https://api.crossref.org/works/{quote(work.doi, safe='')}{contact}"
-        response = yield api_request(url)
+        build = _Batch(context.contact_email or "")
+        # what would end an entry of the list is asked for alone
+        joins = _PLAIN.fullmatch(work.doi) is not None
+        response = yield joint_request(work.doi, _MOST, build) if joins else build([work.doi])
+        if response.status == 400 and len(response.items) > 1:  # somebody else's DOI may be to blame
+            response = yield build([work.doi])
         if failed := failure(response):
             return failed
         message = mapping(json_of(response)).get("message")
         if not isinstance(message, dict):
             return bad_answer("Crossref's answer has no message")
+        if "items" in message:
+            listed = map(mapping, items(message["items"]))
+            message = next((one for one in listed if names_doi(one.get("DOI"), work.doi)), {})
         candidates = sorted(self._candidates(message), key=lambda candidate: candidate.target is not Target.PDF)
         candidates += self._page(message, work.doi)
         return ResolverResult(tuple(candidates)) if candidates else nothing()
@@ -115,6 +139,21 @@ class CrossrefResolver(Resolver):
         """Where doi.org would lead: Crossref holds the address that it sends visitors to."""
         if url := page_url(mapping(mapping(message.get("resource")).get("primary")).get("URL")):
             yield Candidate(url, self.name, Tier.DOI_REDIRECT, Target.LANDING, self.rank, instead_of=doi_url(doi))
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """One record, or a list of several, of which only what is needed."""
+
+    contact: str
+
+    def __call__(self, dois: Sequence[str]) -> Request:
+        contact = {"mailto": self.contact} if self.contact else {}
+        if len(dois) == 1:
+            query = f"?{urlencode(contact)}" if contact else ""
+            return api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}{query}")
+        wanted = {"filter": ",".join(f"doi:{doi}" for doi in dois), "rows": len(dois), "select": _FIELDS}
+        return api_request(f"https://api.crossref.org/works?{urlencode({**wanted, **contact})}")
 
 
 def _target(link: Mapping[str, Any]) -> Target | None:
