@@ -12,6 +12,7 @@ from . import (
     base,
     core,
     crossref,
+    deposits,
     doaj,
     doi,
     hal,
@@ -25,7 +26,7 @@ from . import (
 )
 
 _INDEXES = (core, doaj, hal, openaire, base, semantic_scholar)
-_FAMILIES = (openalex, unpaywall, crossref, doi, arxiv, pmc, *_INDEXES, wayback, venues)
+_FAMILIES = (openalex, unpaywall, crossref, doi, arxiv, pmc, *_INDEXES, deposits, wayback, venues)
 _PLAIN_ROBOTS = "User-agent: *\nDisallow:\n"
 
 
