@@ -20,7 +20,7 @@ POSTED = re.compile(r"10\.(?:1101|64898)/(\d{4})\.\d\d\.\d\d\.(\d{7})")
 
 @dataclass(frozen=True, slots=True)
 class Deposit:
-    """In templates: `{code}` the number of the work, `{guid}` the same in five letters, `{date}`, and `{number}` inside the year."""
+    """In templates: `{code}` is the work, `{guid}` the same in five letters, `{number}` what it is inside its year, `{date}`."""
 
     source: str
     doi: str

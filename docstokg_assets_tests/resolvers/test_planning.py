@@ -121,7 +121,7 @@ def test_no_resolver_imports_another() -> None:
         (
             "wayback",
             "https://web.archive.org/cdx/search/cdx?url=https%3A%2F%2Fpress.example%2F1.pdf%3Fa%3D1%26b%3D2&output=json"
-            "&fl=timestamp%2Coriginal%2Cmimetype%2Cstatuscode%2Cdigest&filter=statuscode%3A200&limit=-5",
+            "&fl=timestamp%2Coriginal%2Cmimetype%2Cstatuscode%2Cdigest&filter=%21statuscode%3A%5B345%5D..&collapse=digest&limit=-5",
         ),
     ],
 )

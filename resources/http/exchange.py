@@ -144,6 +144,8 @@ class Exchanger:
         asked: set[tuple[str, str]] = set()
         url, own = request.url, True
         before: _Origin | None = None
+        if request.pause_s:
+            yield Pause(request.pause_s, host_of(url), Reason.BACKOFF)
         while True:
             try:
                 url = guarded_url(url, self.settings)

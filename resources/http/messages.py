@@ -82,6 +82,7 @@ class Request:
     secret_headers: Mapping[str, str] = field(default_factory=dict)
     secret_params: Mapping[str, str] = field(default_factory=dict)
     referer: str | None = None
+    pause_s: float = 0.0  # before it is sent: what is asked about takes its time
     obey_robots: bool = True
     cache: bool = True  # False: the answer of this moment is wanted
     follow_redirects: bool = True
