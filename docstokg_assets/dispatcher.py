@@ -18,10 +18,12 @@ import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, retry_time
+from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, Together, retry_time
 from docstokg_assets.progress import Progress, Waiting
 from docstokg_assets.recorder import Recorder
+from docstokg_assets.resolvers.registry import Resolution, ResolverResult
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import StoreError
 from resources.catalog.catalog import Catalog
@@ -87,7 +89,7 @@ class Task:
     item: QueueItem
     work: Work
     pursuit: Pursuit
-    search: Search
+    search: Search | Resolution
     log: AttemptLog
     exchange: Exchange | None = None
     send: Send | None = None
@@ -96,6 +98,10 @@ class Task:
     items: tuple[str, ...] = ()  # and what was asked for all of them
     since: float = 0.0  # when it began to wait for its lane
     began: float | None = None  # when its first request left; what it waited before is not its own slowness
+    parent: Task | None = None  # whose question this one asks, side by side with others,
+    scouts: list[Task] = field(default_factory=list)  # and here those that ask for it,
+    result: ResolverResult | DownloadOutcome | None = None  # and what one of them came back with,
+    held_up: tuple[float, str] | None = None  # or that it must wait, for so long and why
 
 
 @dataclass(slots=True)
@@ -129,7 +135,7 @@ class ParkedFor:
     until: float = 0.0  # by the monotonic clock
 
 
-End = DownloadOutcome | Interrupted
+End = DownloadOutcome | Interrupted | ResolverResult | Together
 # of the allowance a permit is free again; whether a request was sent
 Event = tuple[Task, Allowance | None, Step | End | BaseException, bool]
 
@@ -436,7 +442,12 @@ class Dispatcher:
     def _place(self, task: Task, step: Step | End) -> None:
         """Put a search where its next step makes it wait, or end it."""
         now = self._clock.monotonic()
-        if isinstance(step, DownloadOutcome):
+        if isinstance(step, Together):
+            self._send_scouts(task, step)
+        elif isinstance(step, ResolverResult) or (task.parent is not None and isinstance(step, DownloadOutcome)):
+            assert task.parent is not None
+            self._come_back(task, task.parent, step)
+        elif isinstance(step, DownloadOutcome):
             self._finish(task, step)
         elif isinstance(step, Interrupted):
             self._park(task, 0.0, Reason.INTERRUPTED)
@@ -454,6 +465,34 @@ class Dispatcher:
                 self._park(task, lane.wait_for_last(now) + ahead, ITS_TURN)
             else:
                 lane.tasks.append(task)
+
+    def _send_scouts(self, task: Task, together: Together) -> None:
+        """One search goes several ways at once. Each way is a task of its own, so that its turns and pauses are too."""
+        task.scouts = [
+            Task(task.item, task.work, Pursuit(), question, task.log, parent=task) for question in together.questions
+        ]
+        for scout in list(task.scouts):
+            self._place(scout, self._advance(scout, None))
+
+    def _come_back(self, scout: Task, parent: Task, result: ResolverResult | DownloadOutcome) -> None:
+        """The last one to come back lets the search go on, or wait if any must wait."""
+        scout.result = result
+        scouts = parent.scouts
+        if any(one.result is None for one in scouts):
+            return
+        parent.scouts = []
+        parent.pursuit.requests += sum(one.pursuit.requests for one in scouts)
+        parent.began = min((one.began for one in (parent, *scouts) if one.began is not None), default=None)
+        held_up = [(one.held_up, one) for one in scouts if one.held_up is not None]
+        failed = [one.result for one in scouts if isinstance(one.result, DownloadOutcome)]
+        if failed:
+            self._finish(parent, failed[0])
+        elif held_up:
+            (seconds, reason), last = max(held_up, key=lambda pair: pair[0][0])
+            parent.send = last.send
+            self._park(parent, seconds, reason)
+        else:
+            self._place(parent, self._advance(parent, None, tuple(one.result for one in scouts)))
 
     def _lane(self, send: Send) -> Lane:
         allowance = self._client.limiter.policy_for(send.host, str(send.role), send.resolver, send.min_interval_s)
@@ -518,9 +557,7 @@ class Dispatcher:
         search = self.pipeline.pursue(work, pursuit, attempts)
         return Task(item, work, pursuit, search, attempts)
 
-    def _advance(
-        self, task: Task, reply: Reply | HttpError | None, feed: Response | HttpError | None = None
-    ) -> Step | End:
+    def _advance(self, task: Task, reply: Reply | HttpError | None, feed: Any = None) -> Step | End:
         """Run the generators until they need the outside again, or are done. Faults of ours cost one work, not the run. `feed` is
         for a search whose request another one has sent."""
         try:
@@ -535,9 +572,7 @@ class Dispatcher:
                 False, None, Classification.ERROR, Reason.INTERNAL_ERROR, fallback_chain=tuple(task.pursuit.chain)
             )
 
-    def _run_generators(
-        self, task: Task, reply: Reply | HttpError | None, feed: Response | HttpError | None
-    ) -> Step | End:
+    def _run_generators(self, task: Task, reply: Reply | HttpError | None, feed: Any) -> Step | End:
         while True:
             if task.exchange is not None:
                 try:
@@ -549,10 +584,13 @@ class Dispatcher:
                 except HttpError as error:
                     feed = self._share(task, error)
             try:
-                request = task.search.throw(feed) if isinstance(feed, HttpError) else task.search.send(feed)  # type: ignore[arg-type]
+                request = task.search.throw(feed) if isinstance(feed, HttpError) else task.search.send(feed)
             except StopIteration as done:
-                outcome: DownloadOutcome = done.value
-                return outcome
+                end: End = done.value
+                return end
+            if isinstance(request, Together):
+                task.exchange = task.joint = None
+                return request
             task.joint = request if request.joint is not None else None
             task.exchange, reply = self._exchange(request, task.log), None
 
@@ -611,6 +649,10 @@ class Dispatcher:
         task.search.close()
         if task.exchange is not None:
             task.exchange.close()
+        if task.parent is not None:
+            task.held_up = (seconds, reason)
+            self._come_back(task, task.parent, ResolverResult())
+            return
         self._add_active_time(task)
         if group is None:
             group = self._lane(send).allowance.group if send is not None else task.item.next_group

@@ -25,7 +25,7 @@ from docstokg_assets.landing.extract import extract, is_full_text_html
 from docstokg_assets.landing.walls import recognise_wall
 from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan, url_key
 from docstokg_assets.resolvers.answers import license_name
-from docstokg_assets.resolvers.registry import Resolver, ResolverContext
+from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.works import Work
 from resources.artifacts.file_system import FileSystemStore
 from resources.http.attempts import AttemptLog
@@ -132,6 +132,11 @@ class Pursuit:
                 best = (order, name)
         return None if best is None else best[1]
 
+    def next_asks(self, most: int) -> tuple[str, ...]:
+        """The resolvers to ask next, of one tier."""
+        waiting = sorted((tier.order, rank, name) for tier, rank, name in self.to_ask if name not in self.asked)
+        return tuple(name for order, _, name in waiting if order == waiting[0][0])[:most]
+
     def wall_of(self, host: str) -> Reason | None:
         """The wall that a host has put before us in this search. It stands before the visitor, not before one page."""
         walls = (f for f in self.failures.values() if f.reason in _WALLS_OF_HOSTS and f.url is not None)
@@ -210,7 +215,14 @@ def _shown(outcome: DownloadOutcome) -> DownloadOutcome:
     return replace(outcome, url=redact_url(outcome.url) if outcome.url else None, meta=meta)
 
 
-Search = Generator[Request, Response, DownloadOutcome]
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Questions to be asked side by side; the search goes on with the results of all, in this order."""
+
+    questions: tuple[Resolution, ...]
+
+
+Search = Generator[Request | Together, Any, DownloadOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +252,7 @@ class ResolverPipeline:
     def pursue(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
         while (action := pursuit.next_action()) is not None:
             if isinstance(action, str):
-                yield from self._ask(self.resolvers[action], work, pursuit)
+                yield from self._ask(pursuit.next_asks(self._settings.max_concurrent_resolvers), work, pursuit)
             elif self._settings.dry_run:
                 pursuit.visited.add(action.key)
                 pursuit.tried(action.resolver)
@@ -252,40 +264,36 @@ class ResolverPipeline:
             return _dry_run_outcome(pursuit)
         return conclude(pursuit)
 
-    def _ask(self, resolver: Resolver, work: Work, pursuit: Pursuit) -> Generator[Request, Response, None]:
-        """Drive a deferred resolver; whatever it does wrong costs its answer, not the work. It counts as asked only when it
-        has ended: a work that is parked meanwhile asks again."""
+    def _ask(self, names: Sequence[str], work: Work, pursuit: Pursuit) -> Generator[Request | Together, Any, None]:
+        """Ask resolvers, several of them side by side where that is allowed. They count as asked only when all have answered: a
+        work that is parked meanwhile asks again."""
         dead = pursuit.dead_urls()
         guarded = tuple(url for url in dead if pursuit.failures[url_key(url)].is_guarded)
         context = replace(self._settings.context, dead_urls=dead, guarded_urls=guarded)
-        resolution = resolver.resolve(work, context)
-        try:
-            request = next(resolution)
-            pursuit.tried(resolver.name)
-            while True:
-                dressed = replace(request, resolver=resolver.name, tier=str(resolver.tier))
-                try:
-                    response = yield dressed
-                except HttpError as error:
-                    request = resolution.throw(error)
-                else:
-                    request = resolution.send(response)
-        except StopIteration as done:
-            result = done.value
-        except Interrupted:
-            raise
-        except HttpError as error:
-            pursuit.asked.add(resolver.name)
-            failure = Failure(error.reason, resolver.name, resolver.tier, resolver.rank, **_told(error))
-            pursuit.failures[f"ask:{resolver.name}"] = failure
-            return
-        pursuit.asked.add(resolver.name)
-        for candidate in result.candidates:
-            pursuit.add(candidate)
-        if not result.candidates and result.reason is not Reason.OK:
-            pursuit.failures[f"ask:{resolver.name}"] = Failure(
-                result.reason, resolver.name, resolver.tier, resolver.rank, until=result.until, note=result.note
-            )
+        begun: list[str] = []
+        questions = [_question(self.resolvers[name], work, context, begun) for name in names]
+        results: Sequence[ResolverResult]
+        if len(questions) == 1:
+            results = [(yield from questions[0])]
+        else:
+            results = yield Together(tuple(questions))
+        for name, result in zip(names, results, strict=True):
+            resolver = self.resolvers[name]
+            pursuit.asked.add(name)
+            if name in begun:
+                pursuit.tried(name)
+            for candidate in result.candidates:
+                pursuit.add(candidate)
+            if not result.candidates and result.reason is not Reason.OK:
+                pursuit.failures[f"ask:{name}"] = Failure(
+                    result.reason,
+                    name,
+                    resolver.tier,
+                    resolver.rank,
+                    until=result.until,
+                    host=result.host,
+                    note=result.note,
+                )
 
     def _try(
         self, candidate: Candidate, work: Work, pursuit: Pursuit, log: AttemptLog
@@ -462,6 +470,28 @@ class ResolverPipeline:
 def _told(error: HttpError) -> dict[str, Any]:
     """What a Failure keeps of an error."""
     return {"until": error.until, "host": host_of(error.url) if error.url else None, "note": str(error)}
+
+
+def _question(resolver: Resolver, work: Work, context: ResolverContext, begun: list[str]) -> Resolution:
+    """Drive a deferred resolver; whatever it does wrong costs its answer, not the work. `begun`: who really asked somebody."""
+    resolution = resolver.resolve(work, context)
+    try:
+        request = next(resolution)
+        begun.append(resolver.name)
+        while True:
+            try:
+                response = yield replace(request, resolver=resolver.name, tier=str(resolver.tier))
+            except HttpError as error:
+                request = resolution.throw(error)
+            else:
+                request = resolution.send(response)
+    except StopIteration as done:
+        result: ResolverResult = done.value
+        return result
+    except Interrupted:
+        raise
+    except HttpError as error:
+        return ResolverResult(reason=error.reason, **_told(error))
 
 
 def conclude(pursuit: Pursuit) -> DownloadOutcome:

@@ -82,7 +82,8 @@ class ResolverResult:
     candidates: tuple[Candidate, ...] = ()
     reason: Reason = Reason.OK
     note: str = ""
-    until: float | None = None  # epoch seconds: when asking again may help
+    until: float | None = None  # epoch seconds: when asking again may help,
+    host: str | None = None  # and whom
 
 
 Resolution = Generator[Request, Response, ResolverResult]
