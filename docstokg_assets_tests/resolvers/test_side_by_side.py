@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from docstokg_assets.dispatcher import Dispatcher, Task
 from docstokg_assets.sandbox import Sandbox
 
 ARCHETYPES = ("unpaywall_only", "crossref_link", "doi_redirect", "nothing_closed", "wayback_only", "wall")
@@ -45,11 +46,20 @@ def test_works_end_alike_whether_their_resolvers_are_asked_side_by_side_or_not(
 
 
 @pytest.mark.requirement("RES-2")
-def test_a_host_that_asks_for_a_pause_holds_up_the_work_and_nothing_is_lost(
-    box_of: Callable[..., Sandbox], collect: Callable[..., Any]
+def test_a_resolver_whose_turn_is_far_away_parks_the_work_and_nothing_is_lost(
+    box_of: Callable[..., Sandbox], collect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box = box_of("unpaywall_only", works=3)
-    slow = dict.fromkeys(box.stats()["hosts"], "1000/second burst 100") | {"api.crossref.org": "1/second"}
+    box = box_of("unpaywall_only", works=4)
+    held_up: list[bool] = []
+    park = Dispatcher._park
+
+    def watched(self: Dispatcher, task: Task, *why: Any) -> None:
+        held_up.append(task.parent is not None)
+        park(self, task, *why)
+
+    monkeypatch.setattr(Dispatcher, "_park", watched)
+    slow = dict.fromkeys(box.stats()["hosts"], "1000/second burst 100") | {"api.unpaywall.org": "1/second"}
     changed = {"download.max_concurrent_resolvers": 2, "download.park_after_s": 0.5, "rate_limit.policies": slow}
     entries, _ = collect(box, "unpaywall", "crossref", **changed)
-    assert [str(e.reason) for e in entries.values()] == ["ok"] * 3
+    assert [str(e.reason) for e in entries.values()] == ["ok"] * 4
+    assert {True, False} == set(held_up)  # the way, and with it the work
