@@ -50,7 +50,7 @@ class DoajResolver(Resolver):
             [
                 answer(
                     _article(
-                        {"type": "fulltext", "content_type": "HTML", "url": "https://peerj.com/articles/99001/"},
+                        {"type": "fulltext", "content_type": "HTML", "url": "https://press.example/articles/99001/"},
                         {"type": "fulltext", "content_type": "PDF", "url": "https://peerj.com/articles/99001.pdf"},
                         {"type": "fulltext", "url": "https://doi.org/10.5555/peerj.99001"},
                     )
