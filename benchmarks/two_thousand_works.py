@@ -23,9 +23,9 @@ from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import Collected
 from docstokg_assets_tests.servers import Postgres
 from resources.catalog import Batch, Catalog
+from resources.rate_limit.policies import DEFAULT_POLICIES
 
 FAST = "5000/second burst 1000"
-HOSTS = ("*", "arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org")
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         storage = storage_of(options.catalog, stack)
         with Sandbox.start(root / "box", works_per_year=options.works, years=(2024, 2024), enforce_limits=False) as box:
-            policies = dict.fromkeys(HOSTS, FAST) | {"web.archive.org": {"metadata": FAST, "*": FAST}}
+            policies = dict.fromkeys(DEFAULT_POLICIES, FAST) | {"web.archive.org": {"metadata": FAST, "*": FAST}}
             settings = {
                 "data_root": str(root / "data"),
                 "workers": options.workers,

@@ -18,10 +18,12 @@ import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, retry_time
+from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, Together, retry_time
 from docstokg_assets.progress import Progress, Waiting
 from docstokg_assets.recorder import Recorder
+from docstokg_assets.resolvers.registry import Resolution, ResolverResult
 from docstokg_assets.works import Work
 from resources.artifacts.store import StoreError
 from resources.catalog.catalog import Catalog
@@ -32,7 +34,7 @@ from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import HttpError, Interrupted
 from resources.http.exchange import Exchange, Pause, Reply, RequestPolicy, Send, Step
-from resources.http.messages import Response, Role
+from resources.http.messages import Request, Response, Role
 from resources.rate_limit.limiter import Allowance
 from resources.rate_limit.stores import LimiterUnavailable
 from resources.records import ITS_TURN, Classification, DownloadOutcome, Reason
@@ -87,12 +89,19 @@ class Task:
     item: QueueItem
     work: Work
     pursuit: Pursuit
-    search: Search
+    search: Search | Resolution
     log: AttemptLog
     exchange: Exchange | None = None
     send: Send | None = None
+    joint: Request | None = None  # what the exchange is for, as long as others can still be asked for with it
+    joined: list[Task] = field(default_factory=list)  # those that wait for the answer to this one's request,
+    items: tuple[str, ...] = ()  # and what was asked for all of them
     since: float = 0.0  # when it began to wait for its lane
     began: float | None = None  # when its first request left; what it waited before is not its own slowness
+    parent: Task | None = None  # whose question this one asks, side by side with others,
+    scouts: list[Task] = field(default_factory=list)  # and here those that ask for it,
+    result: ResolverResult | DownloadOutcome | None = None  # and what one of them came back with,
+    held_up: tuple[float, str] | None = None  # or that it must wait, for so long and why
 
 
 @dataclass(slots=True)
@@ -103,9 +112,19 @@ class Lane:
     busy: bool = False  # all permits of its group are out
     full: bool = False
 
+    @property
+    def at_once(self) -> int:
+        """How many of the searches that wait here can be asked for in one request."""
+        last = self.tasks[-1].joint if self.tasks else None
+        return last.joint.most if last is not None and last.joint is not None else 1
+
+    @property
+    def requests(self) -> int:
+        return -(-len(self.tasks) // self.at_once)
+
     def wait_for_last(self, now: float) -> float:
         """How long a search that joins now would wait, by the limit alone."""
-        return max(0.0, self.ready_at - now) + len(self.tasks) * self.allowance.interval_s
+        return max(0.0, self.ready_at - now) + self.requests * self.allowance.interval_s
 
 
 @dataclass(slots=True)
@@ -116,8 +135,9 @@ class ParkedFor:
     until: float = 0.0  # by the monotonic clock
 
 
-End = DownloadOutcome | Interrupted
-Event = tuple[Task, Allowance, Step | End | BaseException, bool]  # whether a request was sent
+End = DownloadOutcome | Interrupted | ResolverResult | Together
+# of the allowance a permit is free again; whether a request was sent
+Event = tuple[Task, Allowance | None, Step | End | BaseException, bool]
 
 
 class Dispatcher:
@@ -247,7 +267,7 @@ class Dispatcher:
     def _fill(self) -> None:
         """Claim works while there is room for them. Groups whose lanes are full are left out."""
         most = max(64, self._settings.workers * 8)
-        room, now = most - len(self._open), self._clock.monotonic()
+        room, now = most + self._joinable() - len(self._open), self._clock.monotonic()
         # Not for a few, and not again at once when nothing came: a claim is a write to the database.
         if room < most // 4 or now < self._claim_again:
             return
@@ -301,7 +321,7 @@ class Dispatcher:
         """A lane whose last search waits long, or that holds enough for all workers, takes no more: what is under way is
         bounded, and one host must not fill it alone."""
         wait = lane.wait_for_last(now)
-        crowded = len(lane.tasks) >= share * 2 * self._settings.workers and wait > _SHORT_WAIT_S
+        crowded = lane.requests >= share * 2 * self._settings.workers and wait > _SHORT_WAIT_S
         return crowded or wait > share * self._settings.park_after_s
 
     def _await_parked(self, deadline: float | None) -> bool:
@@ -354,12 +374,65 @@ class Dispatcher:
             lane.ready_at = now + wait
             return False
         task = lane.tasks.popleft()
-        assert task.send is not None
+        step = self._join(task, lane, now)
+        if not isinstance(step, Send) or not (step is task.send or task.joined):  # its host was closed meanwhile
+            self._client.limiter.leave(lane.allowance)
+            self._place(task, step)
+            return True
         task.began = now if task.began is None else task.began
-        self._in_flight[id(task)] = task.send.host
-        self._asked.add(task.send.host)
-        self._jobs.put((task, task.send, lane.allowance, round((now - task.since) * 1000)))
+        self._in_flight[id(task)] = step.host
+        self._asked.add(step.host)
+        self._jobs.put((task, step, lane.allowance, round((now - task.since) * 1000)))
         return True
+
+    # -- several works in one request ---------------------------------------------------------------------------------
+
+    def _joinable(self) -> int:
+        """Searches that wait to be asked for with others take nobody's place: the more of them, the fewer requests."""
+        return sum(min(len(lane.tasks), lane.at_once) for lane in self._lanes.values() if lane.at_once > 1)
+
+    def _join(self, task: Task, lane: Lane, now: float) -> Step | End:
+        """The request whose turn has come takes with it all that wait behind it for the same endpoint. Nobody waits for more to
+        come, and what was sent once keeps to those that it was sent for, so that tries are counted."""
+        assert task.send is not None
+        request, task.joint = task.joint, None
+        joint = request.joint if request is not None else None
+        if request is None or joint is None:
+            return task.send
+        items: dict[str, None] = {joint.item: None}
+        others: list[Task] = []
+        for other in lane.tasks:
+            asked = other.joint.joint if other.joint is not None else None
+            if asked is not None and asked.build == joint.build and len(items) < joint.most:
+                items[asked.item] = None
+                others.append(other)
+        if not others:
+            return task.send
+        for one in (task, *others):
+            if one.exchange is not None:
+                one.exchange.close()
+            one.exchange = one.joint = None
+            one.began = now if one.began is None else one.began
+        taken = {id(other) for other in others}
+        lane.tasks = deque(left for left in lane.tasks if id(left) not in taken)
+        task.joined, task.items = others, tuple(items)
+        whole = replace(joint.build(task.items), resolver=request.resolver, tier=request.tier, cache=False)
+        task.exchange = self._exchange(whole, _counted(task.log, len(others) + 1))
+        return self._advance(task, None)
+
+    def _share(self, task: Task, answer: Response | HttpError) -> Response | HttpError:
+        """What a joint request brought goes to all for whom it was sent, a failure too."""
+        if isinstance(answer, Response) and task.joined:
+            answer = replace(answer, items=task.items)
+        others, task.joined = task.joined, []
+        for other in others:
+            step: Step | End | BaseException
+            try:
+                step = self._advance(other, None, answer)
+            except BaseException as error:  # the dispatcher raises it
+                step = error
+            self._inbox.put((other, None, step, False))
+        return answer
 
     def _limiter_down(self, now: float, error: LimiterUnavailable) -> None:
         """Nothing goes out unthrottled; the pass fails when the limiter does not come back."""
@@ -372,7 +445,12 @@ class Dispatcher:
     def _place(self, task: Task, step: Step | End) -> None:
         """Put a search where its next step makes it wait, or end it."""
         now = self._clock.monotonic()
-        if isinstance(step, DownloadOutcome):
+        if isinstance(step, Together):
+            self._send_scouts(task, step)
+        elif isinstance(step, ResolverResult) or (task.parent is not None and isinstance(step, DownloadOutcome)):
+            assert task.parent is not None
+            self._come_back(task, task.parent, step)
+        elif isinstance(step, DownloadOutcome):
             self._finish(task, step)
         elif isinstance(step, Interrupted):
             self._park(task, 0.0, Reason.INTERRUPTED)
@@ -390,6 +468,34 @@ class Dispatcher:
                 self._park(task, lane.wait_for_last(now) + ahead, ITS_TURN)
             else:
                 lane.tasks.append(task)
+
+    def _send_scouts(self, task: Task, together: Together) -> None:
+        """One search goes several ways at once. Each way is a task of its own, so that its turns and pauses are too."""
+        task.scouts = [
+            Task(task.item, task.work, Pursuit(), question, task.log, parent=task) for question in together.questions
+        ]
+        for scout in list(task.scouts):
+            self._place(scout, self._advance(scout, None))
+
+    def _come_back(self, scout: Task, parent: Task, result: ResolverResult | DownloadOutcome) -> None:
+        """The last one to come back lets the search go on, or wait if any must wait."""
+        scout.result = result
+        scouts = parent.scouts
+        if any(one.result is None for one in scouts):
+            return
+        parent.scouts = []
+        parent.pursuit.requests += sum(one.pursuit.requests for one in scouts)
+        parent.began = min((one.began for one in (parent, *scouts) if one.began is not None), default=None)
+        held_up = [(one.held_up, one) for one in scouts if one.held_up is not None]
+        failed = [one.result for one in scouts if isinstance(one.result, DownloadOutcome)]
+        if failed:
+            self._finish(parent, failed[0])
+        elif held_up:
+            (seconds, reason), last = max(held_up, key=lambda pair: pair[0][0])
+            parent.send = last.send
+            self._park(parent, seconds, reason)
+        else:
+            self._place(parent, self._advance(parent, None, tuple(one.result for one in scouts)))
 
     def _lane(self, send: Send) -> Lane:
         allowance = self._client.limiter.policy_for(send.host, str(send.role), send.resolver, send.min_interval_s)
@@ -431,7 +537,7 @@ class Dispatcher:
         self._result.requests += sent
         self._in_flight.pop(id(task), None)
         for lane in self._lanes.values():
-            if lane.allowance.group == allowance.group:
+            if allowance is not None and lane.allowance.group == allowance.group:
                 lane.busy = False
         if isinstance(step, BaseException) and not isinstance(step, Interrupted):
             raise step
@@ -454,10 +560,11 @@ class Dispatcher:
         search = self.pipeline.pursue(work, pursuit, attempts)
         return Task(item, work, pursuit, search, attempts)
 
-    def _advance(self, task: Task, reply: Reply | HttpError | None) -> Step | End:
-        """Run the generators until they need the outside again, or are done. Faults of ours cost one work, not the run."""
+    def _advance(self, task: Task, reply: Reply | HttpError | None, feed: Any = None) -> Step | End:
+        """Run the generators until they need the outside again, or are done. Faults of ours cost one work, not the run. `feed` is
+        for a search whose request another one has sent."""
         try:
-            return self._run_generators(task, reply)
+            return self._run_generators(task, reply, feed)
         except Interrupted as error:
             return error
         except (StoreError, CatalogError, LimiterUnavailable):
@@ -468,8 +575,7 @@ class Dispatcher:
                 False, None, Classification.ERROR, Reason.INTERNAL_ERROR, fallback_chain=tuple(task.pursuit.chain)
             )
 
-    def _run_generators(self, task: Task, reply: Reply | HttpError | None) -> Step | End:
-        feed: Response | HttpError | None = None
+    def _run_generators(self, task: Task, reply: Reply | HttpError | None, feed: Any) -> Step | End:
         while True:
             if task.exchange is not None:
                 try:
@@ -477,16 +583,22 @@ class Dispatcher:
                         return task.exchange.throw(reply)
                     return task.exchange.send(reply)
                 except StopIteration as done:
-                    feed = done.value
+                    feed = self._share(task, done.value)
                 except HttpError as error:
-                    feed = error
+                    feed = self._share(task, error)
             try:
-                request = task.search.throw(feed) if isinstance(feed, HttpError) else task.search.send(feed)  # type: ignore[arg-type]
+                request = task.search.throw(feed) if isinstance(feed, HttpError) else task.search.send(feed)
             except StopIteration as done:
-                outcome: DownloadOutcome = done.value
-                return outcome
-            policy = self.policies.get(request.resolver or "")
-            task.exchange, reply = self._client.exchange(request, task.log, policy, patient=False), None
+                end: End = done.value
+                return end
+            if isinstance(request, Together):
+                task.exchange = task.joint = None
+                return request
+            task.joint = request if request.joint is not None else None
+            task.exchange, reply = self._exchange(request, task.log), None
+
+    def _exchange(self, request: Request, attempts: AttemptLog) -> Exchange:
+        return self._client.exchange(request, attempts, self.policies.get(request.resolver or ""), patient=False)
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
         pursuit, retry_at = task.pursuit, None
@@ -534,10 +646,16 @@ class Dispatcher:
 
     def _park(self, task: Task, seconds: float, reason: str, group: str | None = None) -> None:
         """Back to the database, with what was learnt; asked again when its time has come."""
+        for other in task.joined:
+            self._park(other, seconds, reason, group)
         send, pursuit = task.send, task.pursuit
         task.search.close()
         if task.exchange is not None:
             task.exchange.close()
+        if task.parent is not None:
+            task.held_up = (seconds, reason)
+            self._come_back(task, task.parent, ResolverResult())
+            return
         self._add_active_time(task)
         if group is None:
             group = self._lane(send).allowance.group if send is not None else task.item.next_group
@@ -630,3 +748,8 @@ class Dispatcher:
         for ready_at, _, task, pause in self._pauses:
             self._park(task, 0.0 if self._result.ended == "stopped" else max(0.0, ready_at - now), pause.reason)
         self._pauses.clear()
+
+
+def _counted(log: AttemptLog, works: int) -> AttemptLog:
+    """Each attempt says for how many works it was made."""
+    return replace(log, emit=lambda record: log.emit(replace(record, extra={**record.extra, "works": works})))

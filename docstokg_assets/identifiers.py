@@ -22,6 +22,11 @@ _DOI_URL = re.compile(r"(?i)(?:https?://)?(?:dx\.|www\.)?doi\.org/")
 # What follows a DOI in a pasted address. A bare `#` may belong to the DOI (SICI); parameters and anchor names do not.
 _URL_TAIL = re.compile(r"\?\w+=.*|#[A-Za-z].*")
 _DOI = re.compile(r"10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffd]+")
+# The pages and files of bioRxiv and medRxiv are named by the DOI and a version, which is no part of it.
+_RXIV_URL = re.compile(r"(?i)(?:https?://)?(?:www\.)?(?:bio|med)rxiv\.org/content/(?=10\.)")
+_RXIV_VERSION = re.compile(
+    r"(10\.(?:1101|64898)/(?:[0-9]{6}|[0-9]{4}\.[0-9]{2}\.[0-9]{2}\.[0-9]{6,8}))v[0-9]+(?:[./].*)?"
+)
 _PAIRS = {")": "(", "]": "[", "}": "{", ">": "<"}
 
 _ARXIV_PREFIX = re.compile(
@@ -60,15 +65,17 @@ class Identifier:
 def normalize_doi(value: Any) -> str | None:
     """`10.…/…` without prefix, escapes and trailing punctuation. The case is kept, though it means nothing."""
     doi = _stripped(value)
+    if "/" not in doi:  # escaped as a whole, address or DOI
+        doi = unquote(doi)
     from_url = False
-    while match := _DOI_NAME.match(doi) or _DOI_URL.match(doi):
-        from_url = from_url or match.re is _DOI_URL
+    while match := _DOI_NAME.match(doi) or _DOI_URL.match(doi) or _RXIV_URL.match(doi):
+        from_url = from_url or match.re is not _DOI_NAME
         doi = doi[match.end() :]
     if from_url:
         doi = unquote(_URL_TAIL.sub("", doi))
-    elif "/" not in doi:
-        doi = unquote(doi)
     doi = _without_trailing_punctuation(doi)
+    if version := _RXIV_VERSION.fullmatch(doi):
+        doi = version[1]
     return doi if _DOI.fullmatch(doi) else None
 
 

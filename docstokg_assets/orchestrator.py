@@ -36,7 +36,7 @@ from docstokg_assets.openalex.urls import read_urls
 from docstokg_assets.pipeline import PipelineSettings, ResolverPipeline
 from docstokg_assets.progress import Progress
 from docstokg_assets.recorder import Recorder
-from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers
+from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers, key_of
 from docstokg_assets.sources import (
     Asker,
     Collected,
@@ -380,13 +380,17 @@ class DownloadRun:
 
     def _pipeline(self) -> ResolverPipeline:
         download = self.config.download
+        keys = {resolver.name: key for resolver in self.resolvers if (key := key_of(resolver.settings))}
         settings = PipelineSettings(
             DownloadLimits(download.max_bytes, self.config.http.max_page_bytes),
             head_precheck=download.head_precheck,
             global_url_dedupe=download.global_url_dedupe,
             dry_run=self.dry_run,
             judge=judge_with(self._pdfs, reject=download.on_suspect == "reject") if download.check_pdf else None,
-            context=ResolverContext(self.config.http.contact_email),
+            max_concurrent_resolvers=download.max_concurrent_resolvers,
+            versions=download.versions,
+            licenses=download.licenses,
+            context=ResolverContext(self.config.http.contact_email, keys, purse=self.services.catalog),
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings)
 

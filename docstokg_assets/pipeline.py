@@ -11,6 +11,7 @@ import hashlib
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from docstokg_assets.download import (
@@ -23,8 +24,9 @@ from docstokg_assets.download import (
 )
 from docstokg_assets.landing.extract import extract, is_full_text_html
 from docstokg_assets.landing.walls import recognise_wall, wall_at
-from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan
-from docstokg_assets.resolvers.registry import Resolver, ResolverContext
+from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan, url_key
+from docstokg_assets.resolvers.answers import license_name
+from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge
 from resources.artifacts.store import ArtifactStore
@@ -39,6 +41,8 @@ from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, 
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 MOST_WAITS = 1  # a host that is still broken after its first pause may stay so for long; the work ends with its time
 _GONE = frozenset({404, 410})
+_WALLS_OF_HOSTS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
+_UNKNOWN = "unknown"
 _FILES = frozenset({Target.PDF, Target.XML})
 
 
@@ -56,6 +60,11 @@ class Failure:
     until: float | None = None
     host: str | None = None  # who is to be asked again then
     note: str = ""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the file is there, as far as we can tell, and only we were turned away."""
+        return str(self.reason).startswith("blocked-") or self.http_status in (401, 403, 451)
 
     @property
     def promise(self) -> tuple[bool, int, int]:
@@ -113,6 +122,8 @@ class Pursuit:
 
     def add(self, candidate: Candidate) -> bool:
         """False when the URL is known already: a URL is tried once for each work."""
+        if candidate.instead_of is not None:
+            self.visited.add(url_key(candidate.instead_of))
         if candidate.key in self.candidates:
             return False
         self.candidates[candidate.key] = candidate
@@ -139,6 +150,16 @@ class Pursuit:
             if name not in self.asked and (best is None or order < best[0]):
                 best = (order, name)
         return None if best is None else best[1]
+
+    def next_asks(self, most: int) -> tuple[str, ...]:
+        """The resolvers to ask next, of one tier."""
+        waiting = sorted((tier.order, rank, name) for tier, rank, name in self.to_ask if name not in self.asked)
+        return tuple(name for order, _, name in waiting if order == waiting[0][0])[:most]
+
+    def wall_of(self, host: str) -> Reason | None:
+        """The wall that a host has put before us in this search. It stands before the visitor, not before one page."""
+        walls = (f for f in self.failures.values() if f.reason in _WALLS_OF_HOSTS and f.url is not None)
+        return next((failure.reason for failure in walls if host_of(failure.url or "") == host), None)
 
     def dead_urls(self) -> tuple[str, ...]:
         """URLs of files that were known and could not be had, the most promising first: what an archive may have kept."""
@@ -218,7 +239,14 @@ def _shown(outcome: DownloadOutcome) -> DownloadOutcome:
     return replace(outcome, url=redact_url(outcome.url) if outcome.url else None, meta=meta)
 
 
-Search = Generator[Request, Response, DownloadOutcome]
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Questions to be asked side by side; the search goes on with the results of all, in this order."""
+
+    questions: tuple[Resolution, ...]
+
+
+Search = Generator[Request | Together, Any, DownloadOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +256,9 @@ class PipelineSettings:
     global_url_dedupe: bool = False
     dry_run: bool = False
     judge: Judge | None = None  # whether a PDF is the article that was wanted
+    max_concurrent_resolvers: int = 1
+    versions: tuple[str, ...] = ("*",)  # patterns, as are the licences
+    licenses: tuple[str, ...] = ("*",)
     context: ResolverContext = field(default_factory=ResolverContext)
 
 
@@ -252,7 +283,7 @@ class ResolverPipeline:
     def _search(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
         while (action := pursuit.next_action()) is not None:
             if isinstance(action, str):
-                yield from self._ask(self.resolvers[action], work, pursuit)
+                yield from self._ask(pursuit.next_asks(self._settings.max_concurrent_resolvers), work, pursuit)
             elif self._settings.dry_run:
                 pursuit.visited.add(action.key)
                 pursuit.tried(action.resolver)
@@ -264,43 +295,48 @@ class ResolverPipeline:
             return _dry_run_outcome(pursuit)
         return conclude(pursuit)
 
-    def _ask(self, resolver: Resolver, work: Work, pursuit: Pursuit) -> Generator[Request, Response, None]:
-        """Drive a deferred resolver; whatever it does wrong costs its answer, not the work. It counts as asked only when it
-        has ended: a work that is parked meanwhile asks again."""
-        context = replace(self._settings.context, dead_urls=pursuit.dead_urls())
-        resolution = resolver.resolve(work, context)
-        try:
-            request = next(resolution)
-            pursuit.tried(resolver.name)
-            while True:
-                dressed = replace(request, resolver=resolver.name, tier=str(resolver.tier))
-                try:
-                    response = yield dressed
-                except HttpError as error:
-                    request = resolution.throw(error)
-                else:
-                    request = resolution.send(response)
-        except StopIteration as done:
-            result = done.value
-        except Interrupted:
-            raise
-        except HttpError as error:
-            pursuit.asked.add(resolver.name)
-            failure = Failure(error.reason, resolver.name, resolver.tier, resolver.rank, **_told(error))
-            pursuit.failures[f"ask:{resolver.name}"] = failure
-            return
-        pursuit.asked.add(resolver.name)
-        for candidate in result.candidates:
-            pursuit.add(candidate)
-        if not result.candidates and result.reason is not Reason.OK:
-            pursuit.failures[f"ask:{resolver.name}"] = Failure(
-                result.reason, resolver.name, resolver.tier, resolver.rank, note=result.note
-            )
+    def _ask(self, names: Sequence[str], work: Work, pursuit: Pursuit) -> Generator[Request | Together, Any, None]:
+        """Ask resolvers, several of them side by side where that is allowed. They count as asked only when all have answered: a
+        work that is parked meanwhile asks again."""
+        dead = pursuit.dead_urls()
+        guarded = tuple(url for url in dead if pursuit.failures[url_key(url)].is_guarded)
+        context = replace(self._settings.context, dead_urls=dead, guarded_urls=guarded)
+        begun: list[str] = []
+        questions = [_question(self.resolvers[name], work, context, begun) for name in names]
+        results: Sequence[ResolverResult]
+        if len(questions) == 1:
+            results = [(yield from questions[0])]
+        else:
+            results = yield Together(tuple(questions))
+        for name, result in zip(names, results, strict=True):
+            resolver = self.resolvers[name]
+            pursuit.asked.add(name)
+            if name in begun:
+                pursuit.tried(name)
+            for candidate in result.candidates:
+                pursuit.add(candidate)
+            if not result.candidates and result.reason is not Reason.OK:
+                pursuit.failures[f"ask:{name}"] = Failure(
+                    result.reason,
+                    name,
+                    resolver.tier,
+                    resolver.rank,
+                    until=result.until,
+                    host=result.host,
+                    note=result.note,
+                )
 
     def _try(
         self, candidate: Candidate, work: Work, pursuit: Pursuit, log: AttemptLog
     ) -> Generator[Request, Response, DownloadOutcome | None]:
         pursuit.tried(candidate.resolver)
+        if (wall := pursuit.wall_of(candidate.host)) is not None:
+            self._fail(pursuit, candidate, wall, note="not asked: the same host has put up a wall before")
+            return None
+        if (unwanted := self._unwanted(candidate)) is not None:
+            log.write(self._landing_request(candidate), candidate.url, Status.CONTENT_POLICY_SKIP, unwanted)
+            self._fail(pursuit, candidate, unwanted)
+            return None
         if self._taken_by_another(candidate, work, log):
             self._fail(pursuit, candidate, Reason.DUPLICATE_URL_GLOBAL)
             return None
@@ -331,6 +367,13 @@ class ResolverPipeline:
         stream = response.payload
         if isinstance(stream, DownloadStreamResult) and stream.kind is Kind.HTML:
             return self._read_page(candidate, work, pursuit, response, stream.page)
+        resolver = self.resolvers.get(candidate.resolver)
+        refusal = resolver.refuses(candidate, response) if resolver is not None and response.ok else None
+        if refusal is not None:
+            if isinstance(stream, DownloadStreamResult) and stream.part is not None:
+                stream.part.discard()
+            self._fail(pursuit, candidate, refusal[0], http_status=response.status, note=refusal[1])
+            return None
         outcome = finalize_candidate_download(work, candidate, response, self._store, judge=self._settings.judge)
         if not outcome.ok:
             wall = recognise_wall(response.status, response.headers, response.body[:65_536], response.url)
@@ -458,6 +501,16 @@ class ResolverPipeline:
         )
         return finalize_candidate_download(work, candidate, replace(response, payload=stream), self._store)
 
+    def _unwanted(self, candidate: Candidate) -> Reason | None:
+        """Which policy leaves the candidate out, by what is known of its version and licence before it is asked for."""
+        version = (candidate.version or _UNKNOWN).removesuffix("Version")
+        license_ = (license_name(candidate.license) or _UNKNOWN).lower()
+        if not any(fnmatchcase(version, pattern) for pattern in self._settings.versions):
+            return Reason.POLICY_VERSION
+        if not any(fnmatchcase(license_, pattern.lower()) for pattern in self._settings.licenses):
+            return Reason.POLICY_LICENSE
+        return None
+
     def _fail(self, pursuit: Pursuit, candidate: Candidate, reason: Reason, **details: Any) -> None:
         pursuit.failures[candidate.key] = Failure(
             reason, candidate.resolver, candidate.tier, candidate.rank, url=candidate.url, **details
@@ -487,6 +540,28 @@ def _told(error: HttpError) -> dict[str, Any]:
 
 def _left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
     return replace(outcome, ok=True, classification=Classification.SKIP)
+
+
+def _question(resolver: Resolver, work: Work, context: ResolverContext, begun: list[str]) -> Resolution:
+    """Drive a deferred resolver; whatever it does wrong costs its answer, not the work. `begun`: who really asked somebody."""
+    resolution = resolver.resolve(work, context)
+    try:
+        request = next(resolution)
+        begun.append(resolver.name)
+        while True:
+            try:
+                response = yield replace(request, resolver=resolver.name, tier=str(resolver.tier))
+            except HttpError as error:
+                request = resolution.throw(error)
+            else:
+                request = resolution.send(response)
+    except StopIteration as done:
+        result: ResolverResult = done.value
+        return result
+    except Interrupted:
+        raise
+    except HttpError as error:
+        return ResolverResult(reason=error.reason, **_told(error))
 
 
 def conclude(pursuit: Pursuit) -> DownloadOutcome:

@@ -44,6 +44,11 @@ class Target(StrEnum):
     LANDING = "landing"
 
 
+def url_key(url: str) -> str:
+    """By which a URL is known in the search for one work. http and https are one: the former is asked as the latter."""
+    return canonical_url(url).replace("http://", "https://", 1)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A URL worth asking. `rank` orders candidates inside a tier: lower is more promising."""
@@ -59,11 +64,11 @@ class Candidate:
     checksum: str | None = None  # `md5:<hex>`, `sha1:…` or `sha256:…`, where whoever names the copy says so
     hop: int = 0  # landing pages that lie between the plan and this URL
     captured_from: str | None = None  # the address that an archive saw what it has here at
+    instead_of: str | None = None  # a URL that leads to this one, and so need not be asked
 
     @cached_property
     def key(self) -> str:
-        """http and https are one: the former is asked as the latter."""
-        return canonical_url(self.url).replace("http://", "https://", 1)
+        return url_key(self.url)
 
     @cached_property
     def host(self) -> str:
@@ -109,6 +114,7 @@ class Planner(Protocol):
     @property
     def api_host(self) -> str | None: ...
     def applies(self, work: Work) -> bool: ...
+    def ask_tier(self, work: Work) -> Tier: ...
     def candidates(self, work: Work) -> Sequence[Candidate]: ...
 
 
@@ -119,7 +125,8 @@ def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
         if not resolver.applies(work):
             continue
         if resolver.api_host is not None:
-            steps.append(PlanStep(resolver.tier, resolver.name, resolver.rank, asks_host=resolver.api_host))
+            tier = resolver.ask_tier(work)
+            steps.append(PlanStep(tier, resolver.name, resolver.rank, asks_host=resolver.api_host))
         steps.extend(PlanStep(c.tier, c.resolver, c.rank, candidate=c) for c in resolver.candidates(work))
     steps.sort(key=lambda step: (step.tier.order, step.rank))
     unique: dict[str, PlanStep] = {}

@@ -31,6 +31,7 @@ _MARKUP = re.compile(
     r"|semantics|annotation|i|b|u|a|p|em|tt|sc|br|sub|sup|inf|span|div|font|strong|italic|bold|title|scp)"
     r"(?:\s[\w:.-]+\s?=[^<>]*)?\s?/?>"
 )
+_AGENCIES = ("crossref", "datacite")
 _DATE = re.compile(r"([0-9]{4})-[0-9]{2}-[0-9]{2}")
 
 
@@ -63,9 +64,15 @@ class Work:
     language: str | None = None
     is_oa: bool | None = None
     oa_status: str | None = None
+    agency: str | None = None  # who registered the DOI: crossref | datacite, where that is known
+    has_content: bool = False  # OpenAlex itself keeps a copy, which it sells
     locations: tuple[Location, ...] = ()
     urls: tuple[str, ...] = ()  # given by the user, where the source is a list of URLs
     updated_date: str | None = None
+
+    @property
+    def has_open_location(self) -> bool:
+        return any(location.is_oa for location in self.locations)
 
     def to_json(self) -> dict[str, Any]:
         """Compact and stable: absent values are left out."""
@@ -73,7 +80,7 @@ class Work:
         raw["locations"] = [
             {k: v for k, v in loc.items() if v is not None and v is not False} for loc in raw["locations"]
         ]
-        return {k: v for k, v in raw.items() if v is not None and v != () and v != []}
+        return {k: v for k, v in raw.items() if v not in (None, (), [], False) or (k == "is_oa" and v is False)}
 
     def to_row(self) -> dict[str, Any]:
         """All fields, absent ones as None, the locations too. `asdict` copies deeply, which costs ten times as much."""
@@ -122,6 +129,8 @@ def work_from_openalex(record: Any) -> Work:
         language=text(raw.get("language"), 16),
         is_oa=is_oa if isinstance(is_oa, bool) else None,
         oa_status=text(open_access.get("oa_status"), 32),
+        agency=next((name for name in _AGENCIES if name in items(raw.get("indexed_in"))), None),
+        has_content=mapping(raw.get("has_content")).get("pdf") is True,
         locations=_locations(places),
         updated_date=text(raw.get("updated_date"), 40),
     )

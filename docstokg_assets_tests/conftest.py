@@ -13,9 +13,11 @@ from pydantic import SecretStr
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.servers import Postgres
+from resources.rate_limit.policies import DEFAULT_POLICIES
+from resources.rate_limit.settings import ANY
 
 FAST = "2000/second burst 500"
-NAMED = ("arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org", "web.archive.org")
+NAMED = tuple(host for host in DEFAULT_POLICIES if host != ANY)
 
 ConfigFor = Callable[..., ContentDownloadConfig]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from docstokg_assets.identifiers import (
     Identifier,
+    arxiv_doi,
+    arxiv_without_version,
     normalize_arxiv,
     normalize_doi,
     normalize_openalex_id,
@@ -57,6 +60,11 @@ def test_prefix_variants_of_a_doi_are_equal(suffix: str, prefix: str) -> None:
             "10.1002/(sici)1521(1999)216:1<135::aid-pssb>3.0.co;2-#",
         ),
         ("10.1000.10/123", "10.1000.10/123"),
+        ("https%3A%2F%2Fdoi.org%2F10.1000%2Fxyz", "10.1000/xyz"),
+        ("https://www.biorxiv.org/content/10.1101/2020.01.02.123456v2.full.pdf", "10.1101/2020.01.02.123456"),
+        ("https://www.medrxiv.org/content/10.64898/2026.01.02.26000001v1", "10.64898/2026.01.02.26000001"),
+        ("10.1101/123456v3", "10.1101/123456"),
+        ("10.1101/gr.123456.118", "10.1101/gr.123456.118"),
     ],
 )
 def test_escapes_and_punctuation_of_a_doi(written: str, doi: str) -> None:
@@ -144,6 +152,47 @@ def test_normalising_twice_changes_nothing(written: str) -> None:
     for normalize in NORMALIZERS:
         once = normalize(written)
         assert once is None or normalize(once) == once
+
+
+@pytest.mark.requirement("RES-5")
+@given(suffix=SUFFIXES, prefix=st.sampled_from(DOI_PREFIXES[:7]), end=st.sampled_from(["", ".", ",", ";", " ", "”"]))
+def test_a_doi_comes_back_from_an_escaped_address_in_a_sentence(suffix: str, prefix: str, end: str) -> None:
+    doi = normalize_doi(f"10.1000/{suffix}")
+    if doi is not None:
+        assert normalize_doi(f"{prefix}{quote(doi, safe='')}{end}") == doi
+        assert normalize_doi(f"{prefix}{quote(doi, safe='/')}{end}") == doi
+
+
+ARXIV_IDS = st.from_regex(
+    r"([0-9]{4}\.[0-9]{4,5}|(hep-th|cond-mat|math\.GT)/[0-9]{7})(v[1-9])?",
+    fullmatch=True,
+    alphabet=st.characters(codec="ascii"),
+)
+
+
+@pytest.mark.requirement("SRC-2")
+@given(ident=ARXIV_IDS)
+def test_an_arxiv_id_comes_back_from_every_address_of_the_paper(ident: str) -> None:
+    for address in (
+        "https://arxiv.org/abs/{}",
+        "https://arxiv.org/pdf/{}.pdf",
+        "export.arxiv.org/pdf/{}",
+        "arXiv:{}",
+        "{}",
+    ):
+        assert normalize_arxiv(address.format(ident)) == ident
+    bare = arxiv_without_version(ident)
+    assert normalize_arxiv(arxiv_doi(ident)) == normalize_arxiv(bare) == bare
+
+
+@pytest.mark.requirement("SRC-2")
+@given(number=st.integers(1, 10**9), version=st.sampled_from(["", ".1", ".12"]))
+def test_numbers_come_back_from_every_address(number: int, version: str) -> None:
+    for written in (f"PMC{number}{version}", f"pmcid: pmc{number}{version}"):
+        assert normalize_pmcid(written) == f"PMC{number}"
+    assert normalize_pmcid(f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{number}{version}/") == f"PMC{number}"
+    for written in (f"W{number}", f"https://openalex.org/W{number}", f"https://api.openalex.org/works/w{number}"):
+        assert normalize_openalex_id(written) == f"W{number}"
 
 
 @pytest.mark.requirement("HTTP-6")

@@ -15,7 +15,7 @@ import pytest
 from docstokg_assets.config.models import resolvers_model
 from docstokg_assets.download import ArtifactSink, DownloadLimits
 from docstokg_assets.pipeline import PipelineSettings, Pursuit, ResolverPipeline, retry_time
-from docstokg_assets.resolvers.registry import ResolverContext, build_resolvers, load_resolvers
+from docstokg_assets.resolvers.registry import ResolverContext, ResolverSettings, build_resolvers, load_resolvers
 from docstokg_assets.works import Location, Work
 from resources.artifacts.file_system import FileSystemStore
 from resources.clock import SystemClock
@@ -59,8 +59,11 @@ class Web:
         return [url for verb, url in self.asked if verb == "GET"]
 
 
-def pipeline(tmp_path: Path, order: tuple[str, ...] = ORDER, **settings: Any) -> ResolverPipeline:
-    resolvers = build_resolvers(order, resolvers_model(load_resolvers())().by_name())
+def pipeline(
+    tmp_path: Path, order: tuple[str, ...] = ORDER, prechecked: tuple[str, ...] = (), **settings: Any
+) -> ResolverPipeline:
+    given = {name: ResolverSettings(head_precheck=True) for name in prechecked}
+    resolvers = build_resolvers(order, {**resolvers_model(load_resolvers())().by_name(), **given})
     base = PipelineSettings(DownloadLimits(1_000_000, 100_000), context=ResolverContext("me@library-of-tests.edu"))
     return ResolverPipeline(resolvers, FileSystemStore(tmp_path), replace(base, **settings))
 
@@ -117,14 +120,13 @@ def test_the_first_good_copy_ends_the_search(tmp_path: Path) -> None:
 def test_tiers_are_tried_in_order_and_the_chain_is_on_the_outcome(tmp_path: Path) -> None:
     web = Web(
         {
-            "https://api.unpaywall.org/": (404, "text/html", b""),
             "https://api.crossref.org/": (404, "text/plain", b"Resource not found."),
             "https://doi.org/": page(pdf_meta("https://pub.example/x.pdf")),
             "https://pub.example/": (200, "application/pdf", PDF),
         }
     )
     outcome = pursue(pipeline(tmp_path), located("https://dead.example/1.pdf", doi="10.5555/1"), web)
-    assert outcome.fallback_chain == ("openalex", "unpaywall", "crossref", "doi")
+    assert outcome.fallback_chain == ("openalex", "crossref", "doi")
     assert (outcome.tier, outcome.url) == ("doi_redirect", "https://pub.example/x.pdf")
 
 
@@ -262,7 +264,7 @@ def test_a_head_that_says_html_makes_the_link_a_page_and_a_refused_head_says_not
         }
     )
     work = Work("W1", doi="10.5555/1")
-    assert pursue(pipeline(tmp_path, ("crossref",)), work, web).ok
+    assert pursue(pipeline(tmp_path, ("crossref",), ("crossref",)), work, web).ok
     assert [verb for verb, url in web.asked if "a.example" in url] == ["HEAD", "GET"]
 
     web = Choosy(
@@ -272,12 +274,12 @@ def test_a_head_that_says_html_makes_the_link_a_page_and_a_refused_head_says_not
         }
     )
     web.head_status = 404
-    outcome = pursue(pipeline(tmp_path, ("crossref",)), work, web)
+    outcome = pursue(pipeline(tmp_path, ("crossref",), ("crossref",)), work, web)
     assert (outcome.reason, [verb for verb, url in web.asked if "a.example" in url]) == (Reason.HTTP_4XX, ["HEAD"])
 
     web = Choosy({"https://api.crossref.org/": (200, "application/json", body), "https://a.example/pdf": page(pdf_meta("https://a.example/real.pdf")), "https://a.example/real.pdf": (200, "application/pdf", PDF)})  # fmt: skip  # noqa: E501
     web.head_status = 200
-    assert pursue(pipeline(tmp_path, ("crossref",)), work, web).url == "https://a.example/real.pdf"
+    assert pursue(pipeline(tmp_path, ("crossref",), ("crossref",)), work, web).url == "https://a.example/real.pdf"
 
     web = Choosy(
         {
@@ -285,7 +287,7 @@ def test_a_head_that_says_html_makes_the_link_a_page_and_a_refused_head_says_not
             "https://a.example/": (200, "application/pdf", PDF),
         }
     )
-    assert pursue(pipeline(tmp_path, ("crossref",), head_precheck=False), work, web).ok
+    assert pursue(pipeline(tmp_path, ("crossref",), ("crossref",), head_precheck=False), work, web).ok
     assert ("HEAD", "https://a.example/pdf") not in web.asked
 
 
@@ -319,8 +321,8 @@ def test_a_dry_run_asks_metadata_only_and_writes_nothing(tmp_path: Path) -> None
     location = {"url": "https://u.example/1.pdf", "url_for_pdf": "https://u.example/1.pdf", "host_type": "repository"}
     answer = orjson.dumps({"doi": "10.5555/1", "is_oa": True, "best_oa_location": location, "oa_locations": [location]})
     web = Web({"https://api.unpaywall.org/": (200, "application/json", answer)})
-    made = pipeline(tmp_path, ("openalex", "unpaywall", "doi", "wayback"), dry_run=True)
-    outcome = pursue(made, located("https://a.example/1.pdf", doi="10.5555/1"), web)
+    made = pipeline(tmp_path, ("landing", "unpaywall", "doi", "wayback"), dry_run=True)
+    outcome = pursue(made, Work("W1", doi="10.5555/1", urls=("https://a.example/1.pdf",)), web)
     assert (outcome.reason, outcome.sha256, outcome.content_length) == (Reason.DRY_RUN, None, None)
     assert {c["url"] for c in outcome.meta["candidates"]} >= {"https://a.example/1.pdf", "https://u.example/1.pdf"}
     assert all("api.unpaywall.org" in url for _, url in web.asked)
@@ -328,9 +330,7 @@ def test_a_dry_run_asks_metadata_only_and_writes_nothing(tmp_path: Path) -> None
 
 
 def test_what_was_learnt_before_a_pause_is_not_asked_again(tmp_path: Path) -> None:
-    web = Web(
-        {"https://api.unpaywall.org/": (404, "text/html", b""), "https://api.crossref.org/": (404, "text/plain", b"")}
-    )
+    web = Web({"https://api.crossref.org/": (404, "text/plain", b"")})
     made, work = pipeline(tmp_path), located("https://a.example/1.pdf", doi="10.5555/1")
     pursuit = made.begin(work)
     web.answers = {**web.answers, "https://doi.org/": Interrupted("the run is being ended")}
@@ -346,7 +346,7 @@ def test_what_was_learnt_before_a_pause_is_not_asked_again(tmp_path: Path) -> No
     outcome = pursue(made, work, later, made.begin(work, kept))
     assert outcome.ok
     assert later.urls == ["https://doi.org/10.5555/1", "https://p.example/x.pdf"]
-    assert outcome.fallback_chain == ("openalex", "unpaywall", "crossref", "doi")
+    assert outcome.fallback_chain == ("openalex", "crossref", "doi")
 
 
 def test_failures_that_may_mend_are_tried_again_after_a_pause_and_the_others_are_not(tmp_path: Path) -> None:
@@ -376,14 +376,83 @@ def test_a_server_that_answers_head_wrongly_is_not_asked_for_ever(tmp_path: Path
             "https://a.example/": (200, "application/pdf", PDF),
         }
     )
-    assert pursue(pipeline(tmp_path, ("crossref",)), Work("W1", doi="10.5555/1"), web).ok
+    assert pursue(pipeline(tmp_path, ("crossref",), ("crossref",)), Work("W1", doi="10.5555/1"), web).ok
     assert [verb for verb, url in web.asked if "a.example" in url] == ["HEAD", "GET", "GET"]
 
 
 @pytest.mark.requirement("RES-1")
 def test_resolvers_are_asked_in_the_configured_order(tmp_path: Path) -> None:
     web = Web({})
-    work = located("https://a.example/1.pdf", doi="10.5555/1")
-    pursue(pipeline(tmp_path, ("crossref", "unpaywall", "openalex")), work, web)
+    work = Work("W1", doi="10.5555/1", arxiv_id="2401.00001")
+    pursue(pipeline(tmp_path, ("crossref", "unpaywall", "arxiv")), work, web)
     hosts = [url.split("/")[2] for url in web.urls]
-    assert hosts == ["api.crossref.org", "api.unpaywall.org", "a.example"]
+    assert hosts == ["api.crossref.org", "api.unpaywall.org", "export.arxiv.org"]
+
+
+@pytest.mark.requirement("RES-3")
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"versions": ("published",)}, Reason.POLICY_VERSION),
+        ({"licenses": ("cc-by", "cc0")}, Reason.POLICY_LICENSE),
+        ({"versions": ("accepted",), "licenses": ("CC-BY*",)}, None),
+        ({"versions": ("accepted", "unknown")}, None),
+    ],
+)
+def test_a_copy_of_an_unwanted_version_or_licence_is_not_asked_for(
+    tmp_path: Path, settings: dict[str, Any], reason: Reason | None
+) -> None:
+    place = Location(None, "https://a.example/1.pdf", True, "acceptedVersion", "cc-by-nc")
+    web, records = Web({"https://a.example/": (200, "application/pdf", PDF)}), list[AttemptRecord]()
+    work = Work("W1", title="A title", year=2024, locations=(place,))
+    outcome = pursue(pipeline(tmp_path, ("openalex",), **settings), work, web, records=records)
+    if reason is None:
+        assert (outcome.ok, outcome.version, outcome.license) == (True, "acceptedVersion", "cc-by-nc")
+    else:
+        assert (outcome.classification, outcome.reason, web.asked) == (Classification.SKIP, reason, [])
+        assert [(r.status, r.reason) for r in records] == [(Status.CONTENT_POLICY_SKIP, reason)]
+
+
+@pytest.mark.requirement("RES-3")
+def test_a_copy_of_which_nobody_tells_the_licence_counts_as_unknown(tmp_path: Path) -> None:
+    web = Web({"https://a.example/": (200, "application/pdf", PDF)})
+    work = located("https://a.example/1.pdf")
+    assert not pursue(pipeline(tmp_path, ("openalex",), licenses=("cc-by",)), work, web).ok
+    assert pursue(pipeline(tmp_path, ("openalex",), licenses=("cc-by", "unknown")), work, web).ok
+
+
+def crossref_page(url: str) -> bytes:
+    return orjson.dumps({"message": {"DOI": "10.5555/1", "resource": {"primary": {"URL": url}}}})
+
+
+@pytest.mark.requirement("RES-6")
+def test_the_page_that_crossref_names_is_read_instead_of_asking_doi_org_for_it(tmp_path: Path) -> None:
+    web = Web(
+        {
+            "https://api.crossref.org/": (200, "application/json", crossref_page("https://p.example/1")),
+            "https://p.example/1": page(pdf_meta("https://p.example/files/1.pdf")),
+            "https://p.example/files/": (200, "application/pdf", PDF),
+        }
+    )
+    outcome = pursue(pipeline(tmp_path, ("crossref", "doi")), Work("W1", title="T", year=2024, doi="10.5555/1"), web)
+    assert (outcome.ok, outcome.tier) == (True, "doi_redirect")
+    assert [url.split("/")[2] for url in web.urls] == ["api.crossref.org", "p.example", "p.example"]
+
+
+def test_a_host_that_put_up_a_wall_is_not_asked_again_for_the_same_work(tmp_path: Path) -> None:
+    wall = (403, "text/html", b"<html><title>Just a moment...</title><body><div id='__cf_chl_rt'></div></body></html>")
+    web = Web(
+        {
+            "https://api.crossref.org/": (200, "application/json", crossref_page("https://a.example/abs/1")),
+            "https://a.example/": wall,
+        }
+    )
+    outcome = pursue(
+        pipeline(tmp_path, ("openalex", "crossref", "doi")), located("https://a.example/1.pdf", doi="10.5555/1"), web
+    )
+    assert outcome.reason is Reason.BLOCKED_WAF
+    assert web.urls == [
+        "https://a.example/1.pdf",
+        "https://api.crossref.org/works/10.5555%2F1?mailto=me%40library-of-tests.edu",
+    ]
+    assert [other["url"] for other in outcome.meta["others"]] == ["https://a.example/abs/1"]

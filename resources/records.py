@@ -57,6 +57,9 @@ class Reason(StrEnum):
     ROBOTS_UNAVAILABLE = "robots-unavailable"
     POLICY_TYPE = "policy-type"
     POLICY_SIZE = "policy-size"
+    POLICY_VERSION = "policy-version"
+    POLICY_LICENSE = "policy-license"
+    BUDGET_SPENT = "budget-spent"  # a paid route may spend no more today
     TIMEOUT = "timeout"
     CONN_ERROR = "conn-error"
     TLS_ERROR = "tls-error"
@@ -82,6 +85,7 @@ class Reason(StrEnum):
     RATE_LIMITED = "rate-limited"  # a 429 outlived its retries
     BAD_ANSWER = "bad-answer"  # a provider answered with something that is not what its API promises
     NO_PDF_LINK = "no-pdf-link"
+    WRONG_CAPTURE = "wrong-capture"  # an archive replayed another moment than was asked for
     NO_CANDIDATE = "no-candidate"  # nobody knows a copy
     DUPLICATE_URL = "duplicate-url"
     DUPLICATE_URL_GLOBAL = "duplicate-url-global"
@@ -108,6 +112,7 @@ ENDINGS: Mapping[Reason, Ending] = {
     Reason.RATE_LIMITED: Ending.RETRYABLE,
     Reason.BAD_ANSWER: Ending.RETRYABLE,
     Reason.INTERRUPTED: Ending.RETRYABLE,
+    Reason.BUDGET_SPENT: Ending.RETRYABLE,
     Reason.INTERNAL_ERROR: Ending.TERMINAL,
     Reason.TLS_ERROR: Ending.TERMINAL,
     Reason.TOO_LARGE: Ending.TERMINAL,
@@ -124,10 +129,13 @@ ENDINGS: Mapping[Reason, Ending] = {
     Reason.VALIDATOR_LIMIT: Ending.TERMINAL,
     Reason.HTTP_4XX: Ending.TERMINAL,
     Reason.NO_PDF_LINK: Ending.TERMINAL,
+    Reason.WRONG_CAPTURE: Ending.TERMINAL,
     Reason.NO_CANDIDATE: Ending.TERMINAL,
     Reason.ROBOTS: Ending.NEVER,
     Reason.POLICY_TYPE: Ending.NEVER,
     Reason.POLICY_SIZE: Ending.NEVER,
+    Reason.POLICY_VERSION: Ending.NEVER,
+    Reason.POLICY_LICENSE: Ending.NEVER,
     Reason.BLOCKED_ADDRESS: Ending.NEVER,
     Reason.BLOCKED_SCHEME: Ending.NEVER,
     Reason.DUPLICATE_URL: Ending.NEVER,

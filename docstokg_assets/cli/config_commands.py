@@ -118,7 +118,7 @@ def _print_tables(resolvers: list[ResolverRow], hosts: list[HostRow]) -> None:
     from rich.table import Table
 
     # in a pipe the table is as wide as it needs to be, so that no cell is cut
-    console = Console(width=None if sys.stdout.isatty() else 220)
+    console = Console(width=None if sys.stdout.isatty() else 300)
     who = Table(
         "#", "resolver", "tier", "state", "asks", "robots", "HEAD", "limit", "retry", "timeouts", box=box.SIMPLE
     )
@@ -126,6 +126,9 @@ def _print_tables(resolvers: list[ResolverRow], hosts: list[HostRow]) -> None:
         polite = (row.robots, row.head_precheck, row.limit, row.retry, row.timeouts)
         who.add_row(str(row.position or "–"), row.name, row.tier, str(row.state), row.asks or "–", *map(str, polite))
     console.print(who)
+    for row in resolvers:
+        if row.wants is not None:
+            typer.echo(f"{row.name} is off until it has a key: set {row.wants} or resolvers.{row.name}.api_key")
     limits = Table(
         "host", "role", "rate", "rate from", "at once", "counted for", "cap from", "shares with", box=box.SIMPLE
     )

@@ -30,6 +30,10 @@ HeadPrecheckOption = Annotated[
     bool | None, typer.Option("--head-precheck/--no-head-precheck", help="Ask HEAD before GET.", show_default=False)
 ]
 
+ConcurrentResolversOption = Annotated[
+    int | None, typer.Option("--concurrent-resolvers", help="Resolvers of one tier that are asked side by side.")
+]
+
 # keyword of `overrides_from` → (flag, key)
 _FLAGS = {
     "policy": ("--policy", "policy"),
@@ -40,6 +44,7 @@ _FLAGS = {
     "chunk_size": ("--chunk-size", "download.chunk_size_bytes"),
     "accept": ("--accept", "http.accept"),
     "head_precheck": ("--head-precheck", "download.head_precheck"),
+    "concurrent_resolvers": ("--concurrent-resolvers", "download.max_concurrent_resolvers"),
 }
 
 

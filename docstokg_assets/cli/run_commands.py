@@ -25,6 +25,7 @@ import typer
 from docstokg_assets.cli.options import (
     AcceptOption,
     ChunkSizeOption,
+    ConcurrentResolversOption,
     ConfigOption,
     HeadPrecheckOption,
     NoRobotsOption,
@@ -85,6 +86,7 @@ def pull(
     chunk_size: ChunkSizeOption = None,
     accept: AcceptOption = None,
     head_precheck: HeadPrecheckOption = None,
+    concurrent_resolvers: ConcurrentResolversOption = None,
     deadline: Annotated[
         float | None,
         typer.Option("--deadline", min=1, metavar="SECONDS", help="Time after which works that still wait are parked."),
@@ -109,6 +111,7 @@ def pull(
         chunk_size=chunk_size,
         accept=accept,
         head_precheck=head_precheck,
+        concurrent_resolvers=concurrent_resolvers,
     )
 
     def load() -> ContentDownloadConfig:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from docstokg_assets.config.models import ContentDownloadConfig
-from docstokg_assets.resolvers.registry import Resolver, load_resolvers
+from docstokg_assets.resolvers.registry import Resolver, lacks_key, load_resolvers
 from resources.http.messages import Role
 from resources.http.settings import RetrySettings
+from resources.layers import SECRET_PREFIX
 from resources.rate_limit.policies import DEFAULT_POLICIES, Policy, domain_interval, resolve_policy
 from resources.rate_limit.settings import ANY, Backend
 from resources.settings import Loaded
@@ -46,6 +47,7 @@ class ResolverRow:
     limit: Effective
     retry: Effective
     timeouts: Effective
+    wants: str | None = None  # the variable with the key for want of which it is off
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +135,26 @@ def _resolver_row(loaded: Loaded[ContentDownloadConfig], resolver_class: type[Re
         position=order.index(name) + 1 if name in order else None,
         name=name,
         tier=str(resolver.tier),
-        state=_state(loaded, name),
+        state=_state(loaded, resolver_class),
         asks=resolver.api_host,
         robots=_robots(loaded, resolver),
         head_precheck=_head_precheck(loaded, resolver),
         limit=_limit(loaded, resolver),
         retry=_retry(loaded, resolver),
         timeouts=_timeouts(loaded, resolver),
+        wants=f"{SECRET_PREFIX}{name.upper()}" if lacks_key(resolver_class, resolver.settings) else None,
     )
 
 
-def _state(loaded: Loaded[ContentDownloadConfig], name: str) -> Effective:
+def _state(loaded: Loaded[ContentDownloadConfig], resolver: type[Resolver]) -> Effective:
+    name = resolver.name
     if name not in loaded.value.resolvers.order:
         return Effective("not in resolvers.order", loaded.origin("resolvers.order"))
-    enabled = loaded.value.resolvers.by_name()[name].enabled
-    return Effective("enabled" if enabled else "disabled", loaded.origin(f"resolvers.{name}.enabled"))
+    settings = loaded.value.resolvers.by_name()[name]
+    origin = loaded.origin(f"resolvers.{name}.enabled")
+    if settings.enabled and lacks_key(resolver, settings):
+        return Effective("off: no key", origin)
+    return Effective("enabled" if settings.enabled else "disabled", origin)
 
 
 def _robots(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:

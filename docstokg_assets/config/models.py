@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args
 
 from pydantic import BeforeValidator, Field, SecretStr, create_model, field_validator, model_validator
 
 from docstokg_assets.config.openalex_filter import filter_string
-from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, load_resolvers
+from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, key_variables, load_resolvers
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.settings import StorageSettings
 from resources.http.settings import HttpSettings, RobotsSettings
@@ -24,10 +24,18 @@ from resources.layers import POLICIES
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import Loaded, Section, load
 
-PREFERRED_ORDER = ("arxiv", "openalex", "unpaywall", "crossref", "doi", "landing", "wayback")
+# Inside each tier: copies that can be named without asking, then those who know most about a DOI, then the indexes.
+PREFERRED_ORDER = (
+    *("arxiv", "pmc", "openalex", "biorxiv", "zenodo", "figshare", "osf", "europe_pmc", "unpaywall", "crossref"),
+    *("datacite", "doaj", "semantic_scholar", "doi", "landing", "hal", "core", "openaire", "base"),
+    *("openalex_content", "wayback"),
+)
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "cas", "spool", "lake", "reports", "logs", "sandbox", "dagster"})
-ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key"}
+ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key", **key_variables(load_resolvers())}
+
+
+Version = Literal["published", "accepted", "submitted", "unknown"]
 
 
 class DownloadSettings(Section):
@@ -40,6 +48,15 @@ class DownloadSettings(Section):
     )
     max_bytes: int = Field(104_857_600, gt=0, description="a larger file is not kept")
     head_precheck: bool = Field(True, description="ask HEAD before GET where that tells something")
+    max_concurrent_resolvers: int = Field(
+        1, ge=1, le=16, description="resolvers of one tier that are asked side by side"
+    )
+    versions: tuple[Version, ...] = Field(
+        get_args(Version), description="versions of a work that are wanted; `unknown` where nobody says"
+    )
+    licenses: tuple[str, ...] = Field(
+        ("*",), description="licences that are wanted, as patterns: `cc-by*`, `cc0`, `unknown` where nobody says"
+    )
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
     check_pdf: bool = Field(True, description="look into each PDF whether it is the article; a few milliseconds each")
     on_suspect: Literal["reject", "keep"] = Field(
@@ -119,6 +136,8 @@ class OpenAlexSettings(Section):
 class ResolversSettings(Section):
     """What all resolvers share; the model in use has a field for each of them besides, see `resolvers_model`."""
 
+    aliases: ClassVar[Mapping[str, str]] = {}  # other name -> name
+
     order: tuple[str, ...] = Field((), min_length=1, description="who is asked, in this order inside each tier")
 
     @classmethod
@@ -131,6 +150,7 @@ class ResolversSettings(Section):
     @field_validator("order")
     @classmethod
     def _order_is_known(cls, order: tuple[str, ...]) -> tuple[str, ...]:
+        order = tuple(cls.aliases.get(name, name) for name in order)
         unknown = [name for name in order if name not in cls.names()]
         if unknown:
             near = difflib.get_close_matches(unknown[0], cls.names(), 1)
@@ -150,7 +170,9 @@ def resolvers_model(registry: Mapping[str, type[Resolver]]) -> type[ResolversSet
         "order": (tuple[str, ...], Field(tuple(known + others), min_length=1, description=order.description)),
         **{name: (registry[name].Settings, registry[name].Settings()) for name in known + others},
     }
-    return create_model("RegisteredResolversSettings", __base__=ResolversSettings, **fields)
+    model = create_model("RegisteredResolversSettings", __base__=ResolversSettings, **fields)
+    model.aliases = {alias: name for name in registry for alias in registry[name].aliases}
+    return model
 
 
 if TYPE_CHECKING:

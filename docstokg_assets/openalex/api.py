@@ -29,7 +29,7 @@ LARGE_SLICE = 10_000  # works of a slice above which it is cut into smaller ones
 FIRST_CURSOR = "*"
 SELECT = (
     "id,doi,ids,title,display_name,publication_year,publication_date,type,language,open_access,best_oa_location,"
-    "primary_location,locations,updated_date"
+    "primary_location,locations,updated_date,indexed_in,has_content"
 )
 _KEY_REMEDY = "Set DOCSTOKG_CONTENT_API_KEY_OPENALEX to a valid key; https://openalex.org/users gives one for free."
 _FILTER_REMEDY = "Correct the OpenAlex filter (--query, or openalex.filter in the configuration)."

@@ -5,20 +5,34 @@ What stands in a good answer is each resolver's own business; retries and pauses
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from docstokg_assets.identifiers import normalize_doi
 from docstokg_assets.loose_json import text
-from docstokg_assets.resolvers.registry import ResolverResult
-from resources.http.messages import Request, Response, Role
+from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.resolvers.registry import Resolver, ResolverResult
+from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
+from docstokg_assets.works import Work
+from resources.http.messages import Joint, Request, Response, Role
 from resources.records import Reason
 
+_CC_URL = re.compile(r"(?i)https?://creativecommons\.org/(?:licenses/(by[a-z-]*)|(publicdomain/zero))/.*")
+_CC_NAME = re.compile(r"(?i)cc[\s_-]*(by|0|zero)((?:[\s_-]*(?:nc|nd|sa))*)(?![a-z]).*")
 
-def api_request(url: str) -> Request:
-    """An API is asked under its own terms; robots.txt speaks of pages."""
-    return Request(url, Role.METADATA, obey_robots=False)
+
+def api_request(url: str, **more: Any) -> Request:
+    """An API is asked under its own terms; robots.txt speaks of pages. `more` are further fields of the Request."""
+    return Request(url, Role.METADATA, obey_robots=False, **more)
+
+
+def joint_request(item: str, most: int, build: Callable[[Sequence[str]], Request]) -> Request:
+    """A request that may be made for others too that wait for the same. The answer's `items` tell whose is whose."""
+    return replace(build([item]), joint=Joint(item, most, build))
 
 
 def nothing(note: str = "") -> ResolverResult:
@@ -34,6 +48,8 @@ def failure(response: Response) -> ResolverResult | None:
         return nothing(note)
     if response.status == 429:
         return ResolverResult(reason=Reason.RATE_LIMITED, note=note)
+    if response.status in (401, 403):
+        note += ", as for a key that is missing or wrong"
     reason = Reason.HTTP_5XX if response.status >= 500 else Reason.HTTP_4XX
     return ResolverResult(reason=reason, note=note)
 
@@ -48,6 +64,53 @@ def json_of(response: Response) -> Any:
         return response.json()
     except ValueError:
         return None
+
+
+def phrase(value: str) -> str:
+    """In quotation marks, as the query languages of search engines want what is to be found as it stands."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def indexed_doi(work: Work) -> str | None:
+    """The DOI, unless it is one of arXiv's own: those who index journals do not know them, and the arxiv resolver does."""
+    return work.doi if work.doi and not work.doi.lower().startswith("10.48550/") else None
+
+
+def names_doi(value: Any, doi: str) -> bool:
+    """Whether what a provider wrote down is this DOI; searches also find what is only similar."""
+    found = normalize_doi(value)
+    return found is not None and found.lower() == doi.lower()
+
+
+def copies_at(resolver: Resolver, urls: Iterable[Any], **more: Any) -> Iterator[Candidate]:
+    """Candidates for addresses of which a provider does not say what they are: a file where it looks like one, else a page, which
+    belongs to a later tier. `more` are further fields of each Candidate."""
+    for named in urls:
+        url = file_url(named)
+        if url and looks_like_pdf(url):
+            yield Candidate(url, resolver.name, resolver.tier, rank=resolver.rank, **more)
+        elif page := page_url(named):
+            yield Candidate(page, resolver.name, Tier.LANDING_SCRAPE, Target.LANDING, resolver.rank, **more)
+
+
+def license_name(value: Any) -> str | None:
+    """`cc-by` and its kin, however a provider writes them or links to them; any other licence as it is written."""
+    said = text(value, 200)
+    if said and (link := _CC_URL.fullmatch(said)):
+        return f"cc-{link[1].lower()}" if link[1] else "cc0"
+    if said and (name := _CC_NAME.fullmatch(said)):
+        parts = re.findall("nc|nd|sa", name[2].lower())
+        return "-".join(("cc-by", *parts)) if name[1].lower() == "by" else "cc0"
+    return said
+
+
+def number_in(work: Work, doi: re.Pattern[str], page: re.Pattern[str]) -> str | None:
+    """The number under which a repository keeps a work, from its DOI or from a page that is known: the pattern's first group."""
+    if work.doi and (match := doi.fullmatch(work.doi)):
+        return match[1]
+    urls = (url for location in work.locations for url in (location.landing_url, location.pdf_url) if url)
+    return next((match[1] for url in urls if (match := page.fullmatch(url))), None)
 
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
 from docstokg_assets.plans import Candidate, Target, Tier
 from docstokg_assets.resolvers.registry import Example, Resolver, register
+from docstokg_assets.resolvers.routes import doi_url
 from docstokg_assets.works import Work
 
 
@@ -29,5 +29,4 @@ class DoiResolver(Resolver):
         return work.doi is not None and not work.doi.lower().startswith("10.48550/arxiv.")
 
     def candidates(self, work: Work) -> Sequence[Candidate]:
-        url = f"https://doi.org/{quote(work.doi or '', safe='/:;()!$&*+,=@')}"
-        return (Candidate(url, self.name, self.tier, Target.LANDING, self.rank),)
+        return (Candidate(doi_url(work.doi or ""), self.name, self.tier, Target.LANDING, self.rank),)

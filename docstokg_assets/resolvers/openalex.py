@@ -10,7 +10,8 @@ from docstokg_assets.resolvers.routes import file_url, is_sanctioned
 from docstokg_assets.works import Location, Work
 
 # Added to the resolver's rank. Hosts that invite harvesters stand right behind their own resolvers, before all others.
-_SANCTIONED, _BEST, _REPOSITORY, _PUBLISHER = -9, 0, 1, 2
+# Repositories answer programs; publishers often answer them with a wall.
+_SANCTIONED, _REPOSITORY, _PUBLISHER = -9, 0, 1
 
 
 @register("openalex")
@@ -33,8 +34,8 @@ class OpenAlexResolver(Resolver):
             ),
             urls=[
                 "https://export.arxiv.org/pdf/2401.00001v2",
-                "https://peerj.com/articles/1.pdf",
                 "https://repo.example/bitstream/1/a.pdf",
+                "https://peerj.com/articles/1.pdf",
                 "https://press.example/a.pdf",
             ],
         ),
@@ -47,18 +48,16 @@ class OpenAlexResolver(Resolver):
 
     def candidates(self, work: Work) -> Sequence[Candidate]:
         found = []
-        for position, location in enumerate(work.locations):
+        for location in work.locations:  # of equals the best one stays first
             if location.is_oa and (url := file_url(location.pdf_url)):
-                rank = self.rank + _offset(url, location, position)
+                rank = self.rank + _offset(url, location)
                 found.append(
                     Candidate(url, self.name, self.tier, rank=rank, version=location.version, license=location.license)
                 )
         return sorted(found, key=lambda candidate: candidate.rank)
 
 
-def _offset(url: str, location: Location, position: int) -> int:
+def _offset(url: str, location: Location) -> int:
     if is_sanctioned(url):
         return _SANCTIONED
-    if position == 0:
-        return _BEST  # `work_from_openalex` puts the best open location first
     return _REPOSITORY if location.source_type == "repository" else _PUBLISHER

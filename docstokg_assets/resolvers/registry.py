@@ -13,15 +13,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 import docstokg_assets.resolvers as package
 from docstokg_assets.plans import Candidate, Tier
 from docstokg_assets.works import Work
 from resources.http.messages import Request, Response
 from resources.http.settings import HttpSettings, RetrySettings
+from resources.layers import SECRET_PREFIX
 from resources.rate_limit.settings import Rate
 from resources.records import Reason
 from resources.settings import Section, SettingsError
@@ -50,13 +51,30 @@ class ResolverSettings(Section):
     head_precheck: bool | None = Field(None, description="ask HEAD before GET; the resolver's own default when not set")
 
 
+class KeyedSettings(ResolverSettings):
+    """For a provider with keys. The key reaches the resolver as `context.api_keys[name]`."""
+
+    api_key: SecretStr | None = Field(None, description="also read from DOCSTOKG_CONTENT_API_KEY_ and its name")
+
+
+class Purse(Protocol):
+    """What a paid route may spend, counted for all runs and processes together; amounts in US dollars."""
+
+    def spend(self, name: str, amount: float, per_day: float) -> float | None:
+        """None when it was taken from today's budget; else nothing was, and this is when the next day begins."""
+
+    def give_back(self, name: str, amount: float) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ResolverContext:
-    """What a resolver may know of its surroundings. `dead_urls`: candidates of this work that failed, best first."""
+    """What a resolver may know of its surroundings."""
 
     contact_email: str | None = None
-    api_keys: Mapping[str, str] = field(default_factory=dict)
-    dead_urls: tuple[str, ...] = ()
+    api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    dead_urls: tuple[str, ...] = ()  # files of this work that could not be had, the most promising first
+    guarded_urls: tuple[str, ...] = ()  # those of them that are there, but not for us
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +84,8 @@ class ResolverResult:
     candidates: tuple[Candidate, ...] = ()
     reason: Reason = Reason.OK
     note: str = ""
+    until: float | None = None  # epoch seconds: when asking again may help,
+    host: str | None = None  # and whom
 
 
 Resolution = Generator[Request, Response, ResolverResult]
@@ -89,6 +109,9 @@ class Resolver:
     tier: ClassVar[Tier]
     default_rank: ClassVar[int] = 50
     api_host: ClassVar[str | None] = None  # set: deferred, `resolve` must be driven
+    other_hosts: ClassVar[tuple[str, ...]] = ()  # which `resolve` asks besides
+    needs_key: ClassVar[bool] = False  # off until its settings have an `api_key`
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names by which the configuration may call it
     robots: ClassVar[bool] = True
     head_precheck: ClassVar[bool] = True
     Settings: ClassVar[type[ResolverSettings]] = ResolverSettings
@@ -132,9 +155,17 @@ class Resolver:
         """Whether this resolver can say anything about the work at all."""
         raise NotImplementedError
 
+    def ask_tier(self, work: Work) -> Tier:
+        """The tier in which it is asked: a later one than its own when it hardly knows more than is known already."""
+        return self.tier
+
     def candidates(self, work: Work) -> Sequence[Candidate]:
         """What follows from the work alone, without asking anybody."""
         return ()
+
+    def refuses(self, candidate: Candidate, response: Response) -> tuple[Reason, str] | None:
+        """Why an answer with a file is not the file that was meant, where only the resolver can tell."""
+        return None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         """Ask. Only called when `api_host` is set."""
@@ -197,10 +228,30 @@ def _register_from_outside(point: EntryPoint) -> None:
 
 
 def build_resolvers(order: Sequence[str], settings: Mapping[str, Any]) -> tuple[Resolver, ...]:
-    """The enabled resolvers in configured order. `settings[name]` is that resolver's settings model."""
+    """The enabled resolvers in configured order, without those whose key is missing. `settings[name]` is that resolver's settings
+    model."""
     known = load_resolvers()
     return tuple(
         known[name].from_config(settings[name], position)
         for position, name in enumerate(order)
-        if settings[name].enabled
+        if settings[name].enabled and not lacks_key(known[name], settings[name])
     )
+
+
+def key_of(settings: ResolverSettings) -> str | None:
+    key = getattr(settings, "api_key", None)
+    return key.get_secret_value() if isinstance(key, SecretStr) else None
+
+
+def lacks_key(resolver: type[Resolver], settings: ResolverSettings) -> bool:
+    return resolver.needs_key and not key_of(settings)
+
+
+def key_variables(registry: Mapping[str, type[Resolver]]) -> dict[str, str]:
+    """Environment variable -> key in the configuration, for all whose settings have an `api_key`."""
+    return {
+        f"{SECRET_PREFIX}{called.upper()}": f"resolvers.{name}.api_key"
+        for name, resolver in registry.items()
+        if "api_key" in resolver.Settings.model_fields
+        for called in (name, *resolver.aliases)
+    }

@@ -1,8 +1,12 @@
-"""Unpaywall: every open location of a DOI, by asking its API. Knows Crossref DOIs only."""
+"""Unpaywall: every open location of a DOI, by asking its API. Knows Crossref DOIs only.
+
+It is served from the tables of OpenAlex, so a work whose record names open locations is not asked about again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -11,7 +15,7 @@ from docstokg_assets.plans import Candidate, Target, Tier
 from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, nothing
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
 from docstokg_assets.resolvers.routes import file_url, page_url
-from docstokg_assets.works import Work
+from docstokg_assets.works import Location, Work
 from resources.records import Reason
 
 _WORK = Work("W1", doi="10.5555/peerj.99001")
@@ -45,6 +49,7 @@ _ORDINARY = {
 class UnpaywallResolver(Resolver):
     tier = Tier.DIRECT_OA
     default_rank = 30
+    head_precheck = False  # `url_for_pdf` names a file, and a GET tells a page from a file as well
     api_host = "api.unpaywall.org"
     EXAMPLES = (
         Example(
@@ -61,11 +66,15 @@ class UnpaywallResolver(Resolver):
         Example(_WORK, [answer({"is_oa": False, "oa_locations": []})], (), _CONTACT, Reason.NO_CANDIDATE),
         Example(_WORK, [answer({"message": "Please use your own email"}, 422)], (), _CONTACT, Reason.BAD_ANSWER),
         Example(_WORK, [answer(b"<html>maintenance</html>")], (), _CONTACT, Reason.BAD_ANSWER),
+        Example(
+            replace(_WORK, locations=(Location("https://repo.example/1", is_oa=True),))
+        ),  # OpenAlex said it already
+        Example(replace(_WORK, agency="datacite")),
         Example(_WORK, reason=Reason.NO_CANDIDATE),  # nobody to name as contact: it is not asked
     )
 
     def applies(self, work: Work) -> bool:
-        return work.doi is not None
+        return work.doi is not None and work.agency != "datacite" and not work.has_open_location
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         if not work.doi or not context.contact_email:

@@ -1,40 +1,55 @@
-"""Wayback Machine: captures of addresses that are dead today, found by asking its index (CDX). The last resort."""
+"""Wayback Machine: captures of addresses that are dead today, found by asking its index (CDX). The last resort.
+
+Where that is switched on and has a key, a file that is there but not for us is captured anew (Save Page Now). The capture takes
+the archive a while; it is waited for without holding anything up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from pydantic import Field
 
 from docstokg_assets.identifiers import normalize_url
-from docstokg_assets.loose_json import items
+from docstokg_assets.loose_json import items, mapping, text
 from docstokg_assets.plans import Candidate, Target, Tier
 from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, nothing
 from docstokg_assets.resolvers.registry import (
     Example,
+    KeyedSettings,
     Resolution,
     Resolver,
     ResolverContext,
     ResolverResult,
-    ResolverSettings,
     register,
 )
 from docstokg_assets.resolvers.routes import looks_like_pdf
 from docstokg_assets.works import Work
+from resources.http.messages import Request, Response
 from resources.records import Reason
 
 _FIELDS = ("timestamp", "original", "mimetype", "statuscode", "digest")
-_UNTYPED = frozenset({"application/octet-stream", "binary/octet-stream", "unk", "application/x-download"})
+_REVISIT = "warc/revisit"  # the archive came again and found the same bytes, which it kept the first time
+_UNTYPED = frozenset({"application/octet-stream", "binary/octet-stream", "unk", "application/x-download", _REVISIT})
 _PAGES = frozenset({"text/html", "application/xhtml+xml"})
+_REPLAY = re.compile(r"https?://web\.archive\.org/web/([0-9]{1,14})id_/.*")
+_JOB = re.compile(r"spn2-[0-9a-f]{8,64}")
+_POLL_S = 10.0
+_MOST_POLLS = 30
 
 _DEAD = ResolverContext(dead_urls=("https://peerj.com/articles/1.pdf", "https://peerj.com/articles/1"))
 _ROW = ["20260401120000", "https://peerj.com/articles/1.pdf", "application/pdf", "200", "DMH3E3XE"]
 
 
-class WaybackSettings(ResolverSettings):
+class WaybackSettings(KeyedSettings):
     max_urls: int = Field(default=1, ge=0, description="dead addresses of one work that are looked up")
+    save_page_now: bool = Field(
+        default=False,
+        description="have a file captured that answers others but not us; needs an api_key, `accesskey:secret` of archive.org",
+    )
 
 
 @register("wayback")
@@ -62,6 +77,16 @@ class WaybackResolver(Resolver):
             ["https://web.archive.org/web/20260401120000id_/https://peerj.com/articles/1.pdf"],
             _DEAD,
         ),
+        Example(  # only revisits are listed: any of them replays the bytes
+            Work("W6"),
+            [
+                answer(
+                    [list(_FIELDS), ["20260927204213", "https://peerj.com/articles/1.pdf", _REVISIT, "-", "DMH3E3XE"]]
+                )
+            ],
+            ["https://web.archive.org/web/20260927204213id_/https://peerj.com/articles/1.pdf"],
+            _DEAD,
+        ),
         Example(Work("W2"), [answer([])], (), _DEAD, Reason.NO_CANDIDATE),
         Example(Work("W3"), [answer(b"<h1>Too Many Requests</h1>", 429)], (), _DEAD, Reason.RATE_LIMITED),
         Example(Work("W4"), [answer(b"<h1>maintenance</h1>")], (), _DEAD, Reason.BAD_ANSWER),
@@ -70,7 +95,7 @@ class WaybackResolver(Resolver):
 
     def __init__(self, settings: WaybackSettings, position: int | None = None) -> None:
         super().__init__(settings, position)
-        self.max_urls = settings.max_urls
+        self.max_urls, self.save_page_now = settings.max_urls, settings.save_page_now
 
     def applies(self, work: Work) -> bool:
         return True
@@ -86,11 +111,55 @@ class WaybackResolver(Resolver):
             if failed:
                 return ResolverResult(tuple(found), failed.reason, failed.note)
             found.extend(self._candidates(rows))
+        key = context.api_keys.get(self.name)
+        if not found and self.save_page_now and key and context.guarded_urls:
+            return (yield from self._save(context.guarded_urls[0], key))
         return ResolverResult(tuple(found)) if found else nothing()
+
+    def refuses(self, candidate: Candidate, response: Response) -> tuple[Reason, str] | None:
+        """A replay may lead on to a capture of another time, of which the index said nothing."""
+        wanted, got = _REPLAY.fullmatch(candidate.url), _REPLAY.fullmatch(response.url)
+        if wanted is None or (got is not None and got[1] == wanted[1]):
+            return None
+        return Reason.WRONG_CAPTURE, f"asked for the capture of {wanted[1]}, got {response.url}"
+
+    def _save(self, url: str, key: str) -> Generator[Request, Response, ResolverResult]:
+        """Errors come with status 200. Asked again for the same address, the archive names the same job."""
+        secret = {"Authorization": f"LOW {key}"}
+        form = urlencode({"url": url, "capture_all": "0", "skip_first_archive": "1"}).encode()
+        response = yield api_request(
+            "https://web.archive.org/save",
+            verb="POST",
+            body=form,
+            repeatable=False,
+            cache=False,
+            headers={"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"},
+            secret_headers=secret,
+        )
+        if failed := failure(response):
+            return failed
+        told = mapping(json_of(response))
+        job = text(told.get("job_id"), 80)
+        if job is None or not _JOB.fullmatch(job):
+            return _not_saved(told)
+        status = f"https://web.archive.org/save/status/{job}"
+        for _ in range(_MOST_POLLS):
+            response = yield api_request(status, cache=False, pause_s=_POLL_S, secret_headers=secret)
+            if failed := failure(response):
+                return failed
+            told = mapping(json_of(response))
+            if told.get("status") != "pending":
+                break
+        replay = normalize_url(f"https://web.archive.org/web/{told.get('timestamp')}id_/{told.get('original_url')}")
+        if told.get("status") != "success" or replay is None or not _REPLAY.fullmatch(replay):
+            return _not_saved(told)
+        return ResolverResult((Candidate(replay, self.name, self.tier, rank=self.rank),))
 
     def _candidates(self, rows: Sequence[Any]) -> Iterator[Candidate]:
         """PDF captures first, then the newest; the same bytes once."""
-        captures = {row["digest"]: row for row in _captures(rows)}  # rows are in order of time: the newest stays
+        # rows are in order of time: the newest stays, but one that says what it is rather than a revisit
+        ordered = sorted(_captures(rows), key=lambda row: row["mimetype"] != _REVISIT)
+        captures = {row["digest"]: row for row in ordered}
         typed = [(target, row) for row in captures.values() if (target := _target(row))]
         typed.sort(key=lambda pair: pair[1]["timestamp"], reverse=True)
         typed.sort(key=lambda pair: pair[0] is not Target.PDF)
@@ -105,20 +174,30 @@ def _index_url(dead: str) -> str:
         ("url", dead),
         ("output", "json"),
         ("fl", ",".join(_FIELDS)),
-        ("filter", "statuscode:200"),
+        ("filter", "!statuscode:[345].."),  # leaves revisits in, which have no status
+        ("collapse", "digest"),
         ("limit", "-5"),
     ]
     return f"https://web.archive.org/cdx/search/cdx?{urlencode(query)}"
 
 
 def _captures(rows: Sequence[Any]) -> Iterator[Mapping[str, str]]:
-    """The usable rows. The first is the heading, a resume key may follow the last, a revisit has no body of its own."""
+    """The usable rows. The first is the heading, and a resume key may follow the last."""
     for row in rows[1:]:
         values = items(row)
         if len(values) == len(_FIELDS) and all(isinstance(value, str) for value in values):
             capture = dict(zip(_FIELDS, values, strict=True))
-            if capture["statuscode"] == "200" and capture["timestamp"].isdigit():
+            is_revisit = capture["mimetype"] == _REVISIT and capture["statuscode"] == "-"
+            if (capture["statuscode"] == "200" or is_revisit) and capture["timestamp"].isdigit():
                 yield capture
+
+
+def _not_saved(told: Mapping[str, Any]) -> ResolverResult:
+    """What Save Page Now says when there is no capture: it failed, or is still under way."""
+    said = text(told.get("message")) or text(told.get("status_ext"), 80) or "no answer that could be read"
+    if told.get("status") == "pending":
+        return ResolverResult(reason=Reason.BACKOFF, note="the archive is still capturing the file")
+    return nothing(f"Save Page Now: {said}") if told.get("status") == "error" else bad_answer(f"Save Page Now: {said}")
 
 
 def _target(capture: Mapping[str, str]) -> Target | None:

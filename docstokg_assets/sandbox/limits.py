@@ -39,10 +39,22 @@ def _wayback(_: Request) -> Response:
                 "</body></html>", 429, "text/html", [("Retry-After", "60")])  # fmt: skip
 
 
-# OpenAlex and Crossref limits depend on key and pool: their handlers ask for them by name (see `Windows.check`).
+def _europe_pmc(_: Request) -> Response:
+    return text("Service Unavailable", 503)
+
+
+def _plain(_: Request) -> Response:
+    return text("Too Many Requests", 429)
+
+
+# The limits of OpenAlex, Crossref, Semantic Scholar, CORE and OpenAIRE depend on key and pool: their handlers ask for
+# them by name (see `Windows.check`).
 LIMITS: tuple[Limit, ...] = (
     Limit("arxiv", frozenset({"arxiv.org", "export.arxiv.org", "www.arxiv.org"}), 1, 3.0, _arxiv),
     Limit("ncbi", frozenset({"pmc.ncbi.nlm.nih.gov", "www.ncbi.nlm.nih.gov"}), 3, 1.0, _ncbi),
+    Limit("europe-pmc", frozenset({"www.ebi.ac.uk"}), 10, 1.0, _europe_pmc),
+    Limit("doaj", frozenset({"doaj.org"}), 15, 5.0, _plain, "/api/"),  # 2 a second, 5 at once
+    Limit("base", frozenset({"api.base-search.net"}), 1, 1.0, _plain),
     Limit("wayback-cdx", frozenset({"web.archive.org"}), 30, 60.0, _wayback, "/cdx/"),
     Limit("wayback-replay", frozenset({"web.archive.org"}), 600, 60.0, _wayback, "/web/"),
 )

@@ -25,6 +25,9 @@ ARCHETYPES: dict[str, tuple[str, str]] = {
     "html_only": ("", "landing"),
     "jats_only": ("", "crossref"),
     "wayback_only": ("", "wayback"),
+    **{name: ("", name) for name in ("zenodo", "figshare", "osf", "biorxiv", "datacite")},
+    "medrxiv": ("", "biorxiv"),
+    "sold": ("", "openalex_content"),
     "loop_pdf": ("redirect-loop", ""),
     "loop_doi": ("redirect-loop", ""),
     "nothing_closed": ("nothing", ""),
@@ -57,6 +60,13 @@ class Mix:
     html_only: float = 1.0
     jats_only: float = 1.0
     wayback_only: float = 2.0
+    zenodo: float = 0.0  # repositories with a resolver of their own are no part of the default mix
+    figshare: float = 0.0
+    osf: float = 0.0
+    biorxiv: float = 0.0
+    medrxiv: float = 0.0
+    datacite: float = 0.0
+    sold: float = 0.0
     loop_pdf: float = 4.0
     loop_doi: float = 4.0
     nothing_closed: float = 3.0

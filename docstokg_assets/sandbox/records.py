@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from .deposits import DEPOSITS
 from .scenario import Location, Scenario
 from .universe import Work
 from .venues import ALL
@@ -39,8 +40,9 @@ TYPES = ("article",) * 14 + ("preprint", "review", "book-chapter", "dissertation
 _GENRES = {"article": "journal-article", "review": "journal-article", "preprint": "posted-content",
            "book-chapter": "book-chapter", "dissertation": "dissertation"}  # fmt: skip
 _SOURCES = {v.name: f"S{4_210_000_000 + n}" for n, v in enumerate(ALL)}
+_SOURCES |= {deposit.source: f"S{4_220_000_000 + n}" for n, deposit in enumerate(DEPOSITS.values())}
 _SOURCES |= {"arXiv": "S4306400194", "PubMed Central": "S2764455111"}
-_LICENSE_URLS = {"cc-by": "by/4.0", "cc-by-nc": "by-nc/4.0", "cc-by-nc-nd": "by-nc-nd/4.0"}
+LICENSE_URLS = {"cc-by": "by/4.0", "cc-by-nc": "by-nc/4.0", "cc-by-nc-nd": "by-nc-nd/4.0"}
 
 
 def topic(work: Work) -> tuple[str, str, str, str]:
@@ -186,7 +188,8 @@ def openalex(work: Work, story: Scenario) -> Json:
             "oa_url": (best.pdf or best.landing) if best else None,
             "any_repository_has_fulltext": any(loc.is_oa and (loc.venue is None or loc.venue.kind == "repository")
                                                for loc in story.locations)},
-        "has_fulltext": False, "has_content": {"pdf": False, "grobid_xml": False}, "content_urls": None,
+        "has_fulltext": False, "has_content": {"pdf": work.archetype == "sold", "grobid_xml": False},
+        "content_urls": None,
         "is_retracted": False, "is_paratext": False, "is_xpac": False, "cited_by_count": cited_by(work),
         "authorships": [_authorship(work)], "primary_topic": topics[0], "topics": topics,
         "updated_date": updated(work).isoformat(), "created_date": created(work).isoformat(),
@@ -296,7 +299,7 @@ def crossref(work: Work, story: Scenario) -> Json:
         "published": {"date-parts": [[date.year, date.month, date.day]]}, "URL": f"https://doi.org/{work.doi}",
         "resource": {"primary": {"URL": story.doi_url}}, "relation": {}, "update-to": [],
     }  # fmt: skip
-    licenses = [loc.license for loc in story.locations if loc.license in _LICENSE_URLS]
+    licenses = [loc.license for loc in story.locations if loc.license in LICENSE_URLS]
     if licenses:
         stamp = int(dt.datetime(date.year, date.month, date.day, tzinfo=dt.UTC).timestamp() * 1000)
         start = {
@@ -304,7 +307,7 @@ def crossref(work: Work, story: Scenario) -> Json:
             "date-time": f"{date}T00:00:00Z",
             "timestamp": stamp,
         }
-        message["license"] = [{"URL": f"https://creativecommons.org/licenses/{_LICENSE_URLS[licenses[0] or '']}/",
+        message["license"] = [{"URL": f"https://creativecommons.org/licenses/{LICENSE_URLS[licenses[0] or '']}/",
                                "start": start, "delay-in-days": 0, "content-version": "vor"}]  # fmt: skip
     if story.links:
         message["link"] = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from . import venues
+from .deposits import DEPOSITS, address
 from .venues import Venue
 
 if TYPE_CHECKING:
@@ -337,6 +338,21 @@ def _abstract_only(s: _Stage) -> None:
     s.good(pdf)
 
 
+def _deposit(s: _Stage) -> None:
+    """The page is known to OpenAlex; the file only to the repository."""
+    deposit = DEPOSITS[s.work.archetype]
+    page = address(s.work, deposit.page)
+    s.story.doi_url = page
+    s.story.locations.append(Location(None, deposit.source, page, None, id=f"doi:{s.work.doi}"))
+    s.good(address(s.work, deposit.file))
+
+
+def _sold(s: _Stage) -> None:
+    s.story.doi_url = s.landing(s.work.publisher)
+    s.primary(None, is_oa=False)
+    s.good(address(s.work, DEPOSITS["sold"].file))
+
+
 _BUILDERS: dict[str, Callable[[_Stage], None]] = {
     "gold": _gold, "repository": _repository, "later_location": _later_location, "arxiv_only": _arxiv_only,
     "unpaywall_only": _unpaywall_only, "crossref_link": _crossref_link, "doi_redirect": _doi_redirect,
@@ -344,7 +360,7 @@ _BUILDERS: dict[str, Callable[[_Stage], None]] = {
     "loop_pdf": _loop_pdf, "loop_doi": _loop_doi, "nothing_closed": _nothing_closed, "nothing_404": _nothing_404,
     "bad_status": _bad_status, "no_pdf_link": _no_pdf_link, "no_pdf_link_closed": _no_pdf_link_closed, "wall": _wall,
     "corrupt": _corrupt, "robots": _robots, "wrong_paper": _wrong_paper, "wrong_only": _wrong_only,
-    "abstract_only": _abstract_only,
+    "abstract_only": _abstract_only, **dict.fromkeys(DEPOSITS, _deposit), "sold": _sold,
 }  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 
+from . import deposits, titles
 from . import scenario as scenarios
-from . import titles
 from .mix import ARCHETYPES, Mix
 from .venues import JOURNALS, REPOSITORIES, SAD, Venue, pick
 
@@ -51,7 +51,8 @@ _OWN_VENUE = {
     "unpaywall_only": "subscription", "crossref_link": "plain", "html_only": "plain", "jats_only": "plain",
     "wayback_only": "defunct", "loop_pdf": "roundabout", "loop_doi": "roundabout", "nothing_closed": "subscription",
     "nothing_404": "defunct", "bad_status": "brokenstack", "no_pdf_link": "subscription",
-    "no_pdf_link_closed": "subscription", "wall": "gatehouse", "corrupt": "tatters", "repository": "subscription",
+    "no_pdf_link_closed": "subscription", "sold": "subscription",
+    "wall": "gatehouse", "corrupt": "tatters", "repository": "subscription",
 }  # fmt: skip
 
 
@@ -102,7 +103,7 @@ class Work:
 
     @property
     def is_datacite(self) -> bool:
-        return bool(self.doi and self.doi.startswith("10.48550/"))
+        return bool(self.doi and self.doi.startswith(deposits.DATACITE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,8 @@ class Universe:
     def find(self, text: str) -> Work | None:
         """The work whose number appears in a path or DOI."""
         match = _CODE.search(text) or _SICI.search(text)
+        if match is None and (numbers := deposits.numbers_in(text)) is not None:
+            return self._maybe(*numbers)
         return self._maybe(int(match[1]), int(match[2])) if match else None
 
     def _maybe(self, year: int, index: int) -> Work | None:
@@ -245,13 +248,14 @@ class Universe:
         publisher = self._publisher(archetype, rolls)
         code = f"{year}{index:07d}"
         arxiv = self._arxiv(archetype, year, index, rolls)
+        day = (index * _STRIDE + offset) % self.days_in(year)
         return Work(
             year=year, index=index, archetype=archetype,
             strange=STRANGE_KINDS[rolls[15] % len(STRANGE_KINDS)] if odd else None,
             publisher=publisher, repository=pick(REPOSITORIES, rolls[3]),
-            doi=self._doi(archetype, publisher, code, arxiv, rolls), arxiv=arxiv,
+            doi=self._doi(archetype, publisher, code, arxiv, rolls, day), arxiv=arxiv,
             pmcid=f"PMC{(year - 1990) * MAX_PER_YEAR + index}" if archetype == "pmc" else None,
-            rolls=rolls, day=(index * _STRIDE + offset) % self.days_in(year), huge=self.mix.huge_locations,
+            rolls=rolls, day=day, huge=self.mix.huge_locations,
         )  # fmt: skip
 
     def _publisher(self, archetype: str, rolls: tuple[int, ...]) -> Venue:
@@ -265,7 +269,12 @@ class Universe:
             return None
         return f"{year % 100:02d}{index % 12 + 1:02d}.{index // 12:05d}"
 
-    def _doi(self, archetype: str, venue: Venue, code: str, arxiv: str | None, rolls: tuple[int, ...]) -> str | None:
+    def _doi(
+        self, archetype: str, venue: Venue, code: str, arxiv: str | None, rolls: tuple[int, ...], day: int
+    ) -> str | None:
+        if deposit := deposits.DEPOSITS.get(archetype):
+            date = dt.date(int(code[:4]), 1, 1) + dt.timedelta(days=day)
+            return deposit.fill(deposit.doi, int(code[:4]), int(code[4:]), f"{date:%Y.%m.%d}")
         if archetype == "arxiv_only":
             return f"10.48550/arXiv.{arxiv}" if rolls[12] % 2 else None
         if archetype == "nothing_closed" and rolls[12] % 3 == 0:

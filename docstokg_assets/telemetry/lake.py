@@ -54,6 +54,8 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             "urls": _TEXTS,
             "updated_date": _TEXT,
             "fetched_at": _TIME,
+            "agency": _TEXT,
+            "has_content": _FLAG,
         }
     ),
     "plans": pa.schema(

@@ -38,6 +38,16 @@ REASON_TEXT: Mapping[Reason, Plain] = {
     Reason.ROBOTS_UNAVAILABLE: Plain("robots.txt could not be read, so nothing may be asked for now.", _TRIED_AGAIN),
     Reason.POLICY_TYPE: Plain("The file is of another type than was wanted.", "Allow the type if you want such files."),
     Reason.POLICY_SIZE: Plain("The file is announced larger than the size cap.", "Raise the size cap of `download`."),
+    Reason.POLICY_VERSION: Plain(
+        "The copy is of a version that is not wanted.", "Add the version to `download.versions`."
+    ),
+    Reason.POLICY_LICENSE: Plain(
+        "The copy is under a licence that is not wanted.", "Add the licence to `download.licenses`."
+    ),
+    Reason.BUDGET_SPENT: Plain(
+        "A paid route has spent what it may spend in a day.",
+        "None needed: it is tried again after midnight UTC. Or raise its `budget_usd_per_day`.",
+    ),
     Reason.TIMEOUT: Plain("The request took longer than its deadline.", _TRIED_AGAIN + " Or raise the timeouts."),
     Reason.CONN_ERROR: Plain("No connection could be made, or it broke.", _TRIED_AGAIN + " Check the network."),
     Reason.TLS_ERROR: Plain(
@@ -84,6 +94,10 @@ REASON_TEXT: Mapping[Reason, Plain] = {
     ),
     Reason.BAD_ANSWER: Plain("A provider's API answered with something it does not promise.", _TRIED_AGAIN),
     Reason.NO_PDF_LINK: Plain("The landing page was read and names no full text.", "Add a landing rule for the site."),
+    Reason.WRONG_CAPTURE: Plain(
+        "The archive replayed a capture of another time than was asked for.",
+        "None here: look at the archive's calendar.",
+    ),
     Reason.NO_CANDIDATE: Plain("No resolver knows a copy of this work.", "Enable more resolvers."),
     Reason.DUPLICATE_URL: Plain("This URL was tried already for this work.", "None needed."),
     Reason.DUPLICATE_URL_GLOBAL: Plain("Another work has this URL already.", "Switch off `global_url_dedupe`."),
@@ -104,7 +118,7 @@ STATUS_TEXT: Mapping[Status, str] = {
     Status.ROBOTS_DISALLOWED: "robots.txt forbids it; nothing was sent",
     Status.RETRY: "a try failed and is repeated after `extra.sleep_ms`",
     Status.SIZE_MISMATCH: "fewer bytes came than announced",
-    Status.CONTENT_POLICY_SKIP: "type or size is not wanted; the body was not kept",
+    Status.CONTENT_POLICY_SKIP: "type, size, version or licence is not wanted; nothing was kept",
     Status.DOWNLOAD_ERROR: "no whole answer came",
     Status.SKIPPED: "decided not to ask",
     Status.BREAKER_OPEN: "the host failed too often: nobody asks it for the next `retry_after_s`",

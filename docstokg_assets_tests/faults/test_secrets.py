@@ -37,6 +37,7 @@ ROOT = Path(program.__file__).parents[2]
 KEY, PROXY, USER, LINE, TOKEN, HOP, COOKIE, ASIDE = (
     f"CANARY-{name}-5f3a" for name in ("key", "proxy", "user", "line", "token", "hop", "cookie", "aside")
 )
+KEYED = [name for name, cls in load_resolvers().items() if "api_key" in cls.Settings.model_fields]
 OURS = (KEY, PROXY, USER, LINE, HOP, COOKIE, ASIDE)  # a page that links to TOKEN may be kept as its host wrote it
 PAGES, FILES = "www.plainpages.example", "www.gatehouse.example"
 BUSY, BROKEN = "www.keepout.example", "www.tatters.example"
@@ -85,7 +86,9 @@ def write_config(box: Sandbox, folder: Path, **sections: Any) -> Path:
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DOCSTOKG_"))}
-    own = {"PYTHONPATH": str(ROOT), "COLUMNS": "250", "DOCSTOKG_CONTENT_API_KEY_OPENALEX": f"sandbox-{KEY}"}
+    own = {"PYTHONPATH": str(ROOT), "COLUMNS": "250"}
+    for provider in ("openalex", *KEYED):
+        own[f"DOCSTOKG_CONTENT_API_KEY_{provider.upper()}"] = f"sandbox-{KEY}"
     return {**kept, **own, **more}
 
 
@@ -186,6 +189,32 @@ def test_fault_20_no_output_of_the_program_shows_a_secret(box: Sandbox, tmp_path
         assert parked[0] >= 1, "nothing waits with its progress"
     assert leaks(tmp_path / "data") == []
     assert [found for output in outputs if (found := shown(output.encode(), (*OURS, TOKEN)))] == []
+
+
+@pytest.mark.requirement("HTTP-14", "CFG-2")
+def test_fault_20_keys_of_providers_go_to_their_own_host_and_nowhere_else(tmp_path: Path) -> None:
+    """All resolvers that take a key are asked, answer, redirect and fail; what they send is looked at where it arrives."""
+    where = {"semantic_scholar": "api.semanticscholar.org", "core": "api.core.ac.uk"}
+    where |= {"openaire": "api.openaire.eu", "base": "api.base-search.net"}
+    with Sandbox.start(tmp_path / "box", works_per_year=20, years=(2024, 2024), enforce_limits=False) as box:
+        # what a key was shown to may send us elsewhere, and repeat the key there
+        moved = f"https://{PAGES}/elsewhere?key=sandbox-{KEY}"
+        box.add_fault(host=where["openaire"], status=302, headers={"Location": moved}, times=3)
+        box.add_fault(host=where["semantic_scholar"], status=403, body=f"wrong key sandbox-{KEY}")
+        rates = dict.fromkeys([*where.values(), "api.openalex.org", "*"], "500/second burst 50")
+        config = write_config(box, tmp_path, resolvers={"order": list(where)}, rate_limit={"policies": rates})
+        place = ["--config", str(config), "--out", str(tmp_path / "data")]
+        outputs = told(tmp_path, ["pull", *place, "--query", "publication_year:2024"])
+        outputs += told(tmp_path, ["explain", "--config", str(config)], ["print-config", "--config", str(config)])
+        arrivals = box.arrivals()
+    assert set(where.values()) <= {arrival["host"] for arrival in arrivals}
+    # of the arrivals only the address is kept: a key in a header would not be seen, but those hosts answer 400 to it
+    in_addresses = {arrival["host"] for arrival in arrivals if KEY in arrival["path"]}
+    assert in_addresses == {"api.openalex.org", where["base"], PAGES}, "the last one was told by its neighbour"
+    assert [a for a in arrivals if a["host"] == "core.ac.uk" and a["status"] == 400] == []
+    assert any(a["host"] == "core.ac.uk" and a["status"] == 200 for a in arrivals)
+    assert leaks(tmp_path / "data") == []
+    assert [found for output in outputs if (found := shown(output.encode(), OURS))] == []
 
 
 @pytest.mark.requirement("HTTP-14")

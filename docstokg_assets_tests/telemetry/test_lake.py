@@ -34,7 +34,7 @@ COLUMNS = {
     "works": f"work_id {T}|title {T}|publication_date {T}|doi {T}|arxiv_id {T}|pmid {T}|pmcid {T}|type {T}|language {T}"
     f"|is_oa {F}|oa_status {T}|locations list<element: struct<landing_url: string, pdf_url: string, is_oa: bool,"
     f" version: string, license: string, source: string, source_type: string>>|urls {TEXTS}|updated_date {T}"
-    f"|fetched_at {TIME}",
+    f"|fetched_at {TIME}|agency {T}|has_content {F}",
     "plans": f"work_id {T}|position {N}|tier {T}|resolver {T}|deferred {F}|url {T}|host {T}|target {T}|version {T}"
     f"|license {T}|plan_hash {T}|planned_at {TIME}",
     "attempts": f"run_id {T}|worker_id {T}|seq {N}|ts {TIME}|work_id {T}|resolver {T}|tier {T}|role {T}|host {T}"

@@ -61,6 +61,7 @@ from resources.catalog.schema import (
     runs,
     set_aside,
 )
+from resources.catalog.spending import Spending
 from resources.records import AttemptRecord, Classification, Kind, Reason
 
 Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
@@ -85,7 +86,7 @@ _SETTLE = (
 )
 
 
-class Catalog(Queue, Hosts):
+class Catalog(Queue, Hosts, Spending):
     # what happened
 
     @patiently

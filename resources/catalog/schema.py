@@ -229,6 +229,14 @@ exports = Table(
     Column("updated_at", Float, nullable=False),
 )
 
+spending = Table(
+    "spending",
+    metadata,
+    Column("name", Text, primary_key=True),  # of the paid route
+    Column("day", Integer, primary_key=True),  # days since 1970, UTC
+    Column("micros", Big, nullable=False),  # millionths of a dollar
+)
+
 set_aside = Table(
     "set_aside",
     metadata,

@@ -47,6 +47,7 @@ from resources.records import Reason, Status
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ROBOTS_POLL_S = 0.1
 _PROBES_OUT_S = 2.0  # by then it is known how the probes of a broken host came out
+_MOST_PASSES = 1_000  # hosts whose cookies are remembered
 _CLOSED = (HostClosed, BreakerOpen)
 _PHASES = {
     Phase.OPEN: Status.BREAKER_OPEN,
@@ -67,6 +68,7 @@ class Send:
     jar: RequestsCookieJar
     max_bytes: int
     secret_params: Mapping[str, str]
+    body: bytes | None = None
     beginning_only: bool = False
     open_sink: Any = None  # Callable[[ResponseHead], BodySink] | None
     unfinished: Unfinished | None = None  # its rest is what is asked for
@@ -131,6 +133,7 @@ class Exchanger:
     ) -> None:
         self.settings, self.robots, self.hosts, self.clock, self.rng = settings, robots, hosts, clock, rng
         self._cache = cache
+        self._passes: dict[_Origin, RequestsCookieJar] = {}
 
     def exchange(
         self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
@@ -140,9 +143,11 @@ class Exchanger:
         policy = policy or RequestPolicy()
         jar = RequestsCookieJar()
         hops: list[str] = []
-        seen: set[tuple[str, str]] = set()
+        asked: set[tuple[str, str]] = set()
         url, own = request.url, True
         before: _Origin | None = None
+        if request.pause_s:
+            yield Pause(request.pause_s, host_of(url), Reason.BACKOFF)
         while True:
             try:
                 url = guarded_url(url, self.settings)
@@ -151,7 +156,16 @@ class Exchanger:
                 own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
                 if before is not None and before.door != here.door:
                     jar = RequestsCookieJar()
+                if before != here and (known_here := self._passes.get(here)) is not None:
+                    jar.update(known_here)
                 before = here
+                # The same page with the same cookies has already sent us on: it is not asked a second time.
+                state = (url, jar_text(jar))
+                if state in asked or len(hops) > self.settings.max_redirects:
+                    raise RedirectLoop(
+                        f"redirected in a circle or more than {self.settings.max_redirects} times", url=url
+                    )
+                asked.add(state)
                 visit = self._visit(request, url, headers, jar, own)
                 known = visit.answer if visit is not None else None
                 delay = None if known is not None else (yield from self._permission(request, url, log, patient))
@@ -165,17 +179,22 @@ class Exchanger:
                 reply = yield from self._ask(request, send, visit, log, policy.retry or self.settings.retry, patient)
             target = reply.head.headers.get("location")
             if not (request.follow_redirects and reply.head.status in _REDIRECTS and target):
+                self._remember(request, here, jar, reply.head.status)
                 return Response(
                     reply.head.status, url, reply.head.headers, reply.body, reply.payload, tuple(hops), reply.elapsed_ms
                 )
-            # The same page again is a loop only when no cookie was added meanwhile.
-            state = (url, jar_text(jar))
             hops.append(url)
-            if state in seen or len(hops) > self.settings.max_redirects:
-                log.write(request, url, Status.DOWNLOAD_ERROR, Reason.REDIRECT_LOOP, extra={"hops": len(hops)})
-                raise RedirectLoop(f"redirected in a circle or more than {self.settings.max_redirects} times", url=url)
-            seen.add(state)
             url = _joined(url, target)
+
+    def _remember(self, request: Request, here: _Origin, jar: RequestsCookieJar, status: int) -> None:
+        """The cookies with which a host let us in, so that its door opens once and not anew for every paper. They live as long
+        as this process; those of a request with a key, or of one that was turned away, are dropped."""
+        if status >= 400 or request.secret_headers or request.secret_params:
+            self._passes.pop(here, None)
+        elif len(jar):
+            while len(self._passes) >= _MOST_PASSES:
+                self._passes.pop(next(iter(self._passes)), None)
+            self._passes[here] = jar.copy()
 
     def _send(
         self,
@@ -197,6 +216,7 @@ class Exchanger:
             jar=jar,
             max_bytes=request.max_bytes or self.settings.max_page_bytes,
             secret_params=request.secret_params if own else {},
+            body=request.body,
             beginning_only=request.beginning_only,
             open_sink=request.sink,
             resolver=request.resolver,
@@ -336,8 +356,10 @@ class Exchanger:
         now = self.clock.wall()
         if reply is None:
             assert error is not None
-            return decide(retry, tries, error, {}, self.rng, now)
+            return decide(retry, tries, error, {}, self.rng, now) if request.repeatable else Settled()
         status, headers = reply.head.status, reply.head.headers
+        if not request.repeatable and status != 429:
+            return Settled()
         if request.final is not None and request.final(status, headers, reply.body):
             return Settled()
         return decide(retry, tries, status, headers, self.rng, now)

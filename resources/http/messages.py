@@ -5,7 +5,7 @@ A Request says what is wanted, never how it is retried, paced or secured. Those 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -88,10 +88,23 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Joint:
+    """Makes one request of several that wait for the same endpoint. Those with equal `build` may be asked as one; the answer then
+    goes to each of them, with the `items` that were asked for."""
+
+    item: str
+    most: int  # items in one request
+    build: Callable[[Sequence[str]], Request]
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     url: str
     role: Role
     verb: str = "GET"
+    body: bytes | None = None
+    repeatable: bool = True  # False: to be done once; repeated only when the server says that it did nothing (429)
+    joint: Joint | None = None
     resolver: str | None = None
     tier: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # besides those of the role; never a key
@@ -99,6 +112,7 @@ class Request:
     secret_headers: Mapping[str, str] = field(default_factory=dict)
     secret_params: Mapping[str, str] = field(default_factory=dict)
     referer: str | None = None
+    pause_s: float = 0.0  # before it is sent: what is asked about takes its time
     obey_robots: bool = True
     cache: bool = True  # False: the answer of this moment is wanted
     follow_redirects: bool = True
@@ -120,6 +134,7 @@ class Response:
     payload: Any = None
     hops: tuple[str, ...] = ()  # URLs before `url`
     elapsed_ms: int = 0
+    items: tuple[str, ...] = ()  # of a joint request, in the order in which they were asked for
 
     @property
     def ok(self) -> bool:

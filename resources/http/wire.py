@@ -405,12 +405,13 @@ def _prepare(send: Send) -> requests.PreparedRequest:
         prepared.url = _with_params(send.url, send.secret_params)
         if not _PLAIN_URL.fullmatch(prepared.url):
             prepared.prepare_url(prepared.url, {})
-        prepared.prepare_headers(dict(send.headers))
+        length = {} if send.body is None else {"Content-Length": str(len(send.body))}
+        prepared.prepare_headers({**send.headers, **length})
         if any(True for _ in send.jar):
             prepared.prepare_cookies(send.jar)
     except (requests.RequestException, ValueError) as error:
         raise SchemeRefused(f"cannot be requested: {type(error).__name__}", url=send.url) from None
-    prepared.body = None
+    prepared.body = send.body
     return prepared
 
 

@@ -1,7 +1,8 @@
 """What servers say of their limits in the headers of an answer. A pure reading; the limiter and the client act on it.
 
 `x-rate-limit-limit: 10` with `x-rate-limit-interval: 1s` and `x-concurrency-limit: 3` (Crossref); `X-RateLimit-Remaining: 0` with
-`X-RateLimit-Reset` in seconds or as an epoch time (OpenAlex, Zenodo and many others). What cannot be read says nothing.
+`X-RateLimit-Reset` in seconds or as an epoch time (OpenAlex, Zenodo and many others); `X-RateLimitRemaining: 0` with
+`X-RateLimit-Retry-After` as a date (CORE). What cannot be read says nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from resources.rate_limit.settings import Rate
 
-_NAMES = frozenset({"x-rate-limit-limit", "x-concurrency-limit", "x-ratelimit-remaining"})
+_LEFT = ("x-ratelimit-remaining", "x-ratelimitremaining")
+_NAMES = frozenset({"x-rate-limit-limit", "x-concurrency-limit", *_LEFT})
 _NUMBER = re.compile(r"\s*(\d{1,12})(?:\.\d+)?\s*(?:[,;].*)?", re.ASCII | re.DOTALL)
 _INTERVAL = re.compile(r"\s*(\d{1,6})\s*(ms|s|m|h|d)?\s*", re.ASCII | re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -50,8 +53,10 @@ def limits_from_headers(headers: Mapping[str, str], now: float) -> Announced | N
     count, seconds = _number(headers.get("x-rate-limit-limit")), _interval(headers.get("x-rate-limit-interval"))
     window = Window(count, seconds) if count and seconds else None
     closed_for = None
-    if _number(headers.get("x-ratelimit-remaining")) == 0:
-        closed_for = _reset(headers.get("x-ratelimit-reset"), now)
+    if any(_number(headers.get(name)) == 0 for name in _LEFT):
+        closed_for = _reset(headers.get("x-ratelimit-reset"), now) or _until(
+            headers.get("x-ratelimit-retry-after"), now
+        )
     announced = Announced(window, _number(headers.get("x-concurrency-limit")) or None, closed_for)
     return None if announced == Announced() else announced
 
@@ -66,6 +71,15 @@ def _interval(text: str | None) -> float | None:
     match = _INTERVAL.fullmatch(text) if text else None
     seconds = int(match[1]) * _SECONDS[(match[2] or "s").lower()] if match else 0.0
     return seconds if 0 < seconds <= _DAY_S else None
+
+
+def _until(text: str | None, now: float) -> float | None:
+    try:
+        date = datetime.fromisoformat(text or "")
+        left = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now
+    except (ValueError, OverflowError):
+        return None
+    return min(left, _DAY_S) if left > 0 else None
 
 
 def _reset(text: str | None, now: float) -> float | None:

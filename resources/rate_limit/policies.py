@@ -34,6 +34,20 @@ DEFAULT_POLICIES: Mapping[str, Mapping[str, str]] = {
     "www.ebi.ac.uk": {ANY: "5/second"},
     "europepmc.org": {ANY: "2/second"},
     "pmc-oa-opendata.s3.amazonaws.com": {ANY: "5/second"},
+    "pmc.ncbi.nlm.nih.gov": {ANY: "2.5/second"},  # 3 without a key
+    "api.semanticscholar.org": {ANY: "1/second"},
+    "api.core.ac.uk": {ANY: "0.4/second"},
+    "doaj.org": {ANY: "2/second burst 5"},
+    "api.archives-ouvertes.fr": {ANY: "1/second"},
+    "api.openaire.eu": {ANY: "1.9/second"},  # 7200 with a token; 60 without, which is why one is needed
+    "api.base-search.net": {ANY: "1/second"},
+    "zenodo.org": {ANY: "30/minute burst 3"},  # guests: 60 a minute and 2000 an hour, pages and files together
+    "figshare.com": {ANY: "1/second"},  # as they ask
+    "api.osf.io": {ANY: "95/hour burst 5"},  # 100 an hour without a token
+    "osf.io": {ANY: "1/second"},
+    "api.biorxiv.org": {ANY: "1/second"},
+    "api.datacite.org": {ANY: "1.5/second"},  # 500 in five minutes for strangers
+    "content.openalex.org": {ANY: "8/second"},
     ANY: {ANY: "2/second burst 2"},
 }
 # Named hosts publish a cap, which then counts for all processes together; `*` is our own manners, in each process.

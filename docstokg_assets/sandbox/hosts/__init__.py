@@ -7,9 +7,26 @@ from __future__ import annotations
 
 from ..box import Box
 from ..wire import Handler, Request, Response, text
-from . import arxiv, crossref, doi, openalex, pmc, unpaywall, venues, wayback
+from . import (
+    arxiv,
+    base,
+    core,
+    crossref,
+    deposits,
+    doaj,
+    doi,
+    hal,
+    openaire,
+    openalex,
+    pmc,
+    semantic_scholar,
+    unpaywall,
+    venues,
+    wayback,
+)
 
-_FAMILIES = (openalex, unpaywall, crossref, doi, arxiv, pmc, wayback, venues)
+_INDEXES = (core, doaj, hal, openaire, base, semantic_scholar)
+_FAMILIES = (openalex, unpaywall, crossref, doi, arxiv, pmc, *_INDEXES, deposits, wayback, venues)
 _PLAIN_ROBOTS = "User-agent: *\nDisallow:\n"
 
 

@@ -21,6 +21,27 @@ def hosts(box: Box) -> dict[str, Handler]:
         work = box.universe.by_doi(doi)
         return None if work is None or work.is_datacite else work
 
+    def listed(request: Request, headers: Headers) -> Response:
+        """Works by a filter of DOIs; several of the same filter mean any of them."""
+        filters = [part.partition(":") for part in request.param("filter").split(",") if part]
+        rows = request.param("rows", "20")
+        if not filters or any(name != "doi" for name, _, _ in filters) or not rows.isdigit() or int(rows) > 1000:
+            failure = {
+                "type": "filter-not-available",
+                "value": request.param("filter"),
+                "message": "Filter not available",
+            }
+            return json_response({"status": "failed", "message-type": "validation-failure", "message": [failure]}, 400)
+        works = [work for _, _, doi in filters if (work := find(doi)) is not None][: int(rows)]
+        wanted = request.param("select")
+        items = [crossref(work, box.story(work)) for work in works]
+        if wanted:
+            items = [{name: item[name] for name in wanted.split(",") if name in item} for item in items]
+        message = {"total-results": len(works), "items-per-page": int(rows), "items": items}
+        return json_response(
+            {"status": "ok", "message-type": "work-list", "message-version": "1.0.0", "message": message}, 200, headers
+        )
+
     def answer(request: Request) -> Response:
         pool, rate, connections = _pool(request)
         headers: Headers = [("x-api-pool", f"{pool}-single")]
@@ -30,6 +51,8 @@ def hosts(box: Box) -> dict[str, Handler]:
         if not box.windows.check(f"crossref-{pool}", rate, 1.0, request):
             return text("Too many requests. Please slow down.", 429, headers=[*headers, ("Retry-After", "1")])
         path = request.path.removeprefix("/v1")
+        if path == "/works":
+            return listed(request, headers)
         if not path.startswith("/works/"):
             return text("Resource not found.", 404, headers=headers)
         doi, transform, kind = path.removeprefix("/works/").partition("/transform")

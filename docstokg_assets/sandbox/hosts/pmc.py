@@ -170,10 +170,10 @@ class _EuropePmc:
 
     def _find(self, query: str) -> list[Work]:
         universe = self._box.universe
-        doi = re.search(r'DOI:"?([^"\s]+)"?', query, re.IGNORECASE)
-        other = re.search(r'(?:PMCID|EXT_ID|PMID):"?([\w.]+)"?', query, re.IGNORECASE)
-        work = universe.by_doi(doi[1]) if doi else universe.by_pmcid(other[1]) if other else None
-        return [work] if work and work.pmcid else []
+        dois = re.findall(r'DOI:"?([^"\s]+)"?', query, re.IGNORECASE)
+        others = re.findall(r'(?:PMCID|EXT_ID|PMID):"?([\w.]+)"?', query, re.IGNORECASE)
+        works = [*map(universe.by_doi, dois), *map(universe.by_pmcid, others)]
+        return [work for work in works if work and work.pmcid]
 
     def _result(self, work: Work) -> dict[str, Any]:
         def link(style: str, site: str, url: str, code: str = "OA") -> dict[str, str]:

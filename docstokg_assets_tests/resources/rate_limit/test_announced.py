@@ -20,6 +20,8 @@ NAMES = [
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
     "x-ratelimit-reset",
+    "x-ratelimitremaining",
+    "x-ratelimit-retry-after",
 ]
 
 
@@ -71,6 +73,12 @@ def grants(limiter: Limiter, clock: FakeClock, seconds: float, host: str = "a.or
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW) + 30)}, Announced(closed_for_s=30.0)),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "999999999"}, Announced(closed_for_s=86_400.0)),
         ({"x-ratelimit-limit": "1000", "x-ratelimit-remaining": "998", "x-ratelimit-reset": "43188"}, None),
+        (
+            {"x-ratelimitremaining": "0", "x-ratelimit-retry-after": "2026-09-21T14:13:50+00:00"},
+            Announced(closed_for_s=30.0),
+        ),
+        ({"x-ratelimitremaining": "9", "x-ratelimit-retry-after": "2026-09-21T14:13:50+00:00"}, None),
+        ({"x-ratelimitremaining": "0", "x-ratelimit-retry-after": "soon"}, None),
         ({"x-ratelimit-remaining": "0"}, None),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW) - 5)}, None),
         ({"x-rate-limit-limit": "10"}, None),

@@ -1,0 +1,101 @@
+"""Works that lie in a repository which knows them by a number of its own: their DOIs, pages and files, and the way back.
+
+The played repositories in `hosts/` answer from here; `scenario.py` tells OpenAlex of the page, never of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .universe import Work
+
+_BASE = 36
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+GUID = re.compile(r"osf\.io/(?:[a-z]+/)*([0-9a-z]{5})(?:_v\d+)?(?![0-9a-z])|/preprints/([0-9a-z]{5})(?:_v\d+)?/")
+POSTED = re.compile(r"10\.(?:1101|64898)/(\d{4})\.\d\d\.\d\d\.(\d{7})")
+
+
+@dataclass(frozen=True, slots=True)
+class Deposit:
+    """In templates: `{code}` is the work, `{guid}` the same in five letters, `{number}` what it is inside its year, `{date}`."""
+
+    source: str
+    doi: str
+    page: str
+    file: str
+
+    def fill(self, template: str, year: int, index: int, date: str) -> str:
+        return template.format(code=f"{year}{index:07d}", guid=guid(year, index), date=date, number=f"{index:07d}")
+
+
+DEPOSITS = {
+    "zenodo": Deposit(
+        "Zenodo",
+        "10.5281/zenodo.{code}",
+        "https://zenodo.org/records/{code}",
+        "https://zenodo.org/api/records/{code}/files/paper.pdf/content",
+    ),
+    "figshare": Deposit(
+        "figshare",
+        "10.6084/m9.figshare.{code}.v2",
+        "https://figshare.com/articles/preprint/A_title/{code}/2",
+        "https://ndownloader.figshare.com/files/{code}",
+    ),
+    "osf": Deposit(
+        "PsyArXiv (OSF Preprints)",
+        "10.31234/osf.io/{guid}_v2",
+        "https://osf.io/preprints/psyarxiv/{guid}_v2",
+        "https://osf.io/download/aaaaaaaaaaaaa{code}/",
+    ),
+    "biorxiv": Deposit(
+        "bioRxiv",
+        "10.64898/{date}.{number}",
+        "https://www.biorxiv.org/content/10.64898/{date}.{number}",
+        "https://www.biorxiv.org/content/10.64898/{date}.{number}v2.full.pdf",
+    ),
+    "medrxiv": Deposit(
+        "medRxiv",
+        "10.1101/{date}.{number}",
+        "https://www.medrxiv.org/content/10.1101/{date}.{number}",
+        "https://www.medrxiv.org/content/10.1101/{date}.{number}v2.full.pdf",
+    ),
+    "datacite": Deposit(
+        "Northlake Theses",
+        "10.18154/nl-{code}",
+        "https://theses.northlake-university.example/record/{code}",
+        "https://theses.northlake-university.example/record/{code}/files/{code}.pdf",
+    ),
+    "sold": Deposit(
+        "Subscription Letters",
+        "10.555590/sold.{code}",
+        "https://closed.subscription-press.example/doi/abs/10.555590/sold.{code}",
+        "https://sandbox.r2.cloudflarestorage.com/openalex-pdfs/{code}.pdf",
+    ),
+}
+DATACITE = ("10.48550/", "10.5281/", "10.6084/", "10.18154/")
+
+
+def guid(year: int, index: int) -> str:
+    rest, letters = (year - 1990) * 1_000_000 + index, ""
+    for _ in range(5):
+        rest, digit = divmod(rest, _BASE)
+        letters = _DIGITS[digit] + letters
+    return letters
+
+
+def numbers_in(text: str) -> tuple[int, int] | None:
+    """Year and index of the work that a DOI or path of OSF, bioRxiv or medRxiv names."""
+    if posted := POSTED.search(text):
+        return int(posted[1]), int(posted[2])
+    if named := GUID.search(text):
+        year, index = divmod(int(named[1] or named[2], _BASE), 1_000_000)
+        return year + 1990, index
+    return None
+
+
+def address(work: Work, template: str) -> str:
+    deposit = DEPOSITS[work.archetype]
+    return deposit.fill(template, work.year, work.index, f"{work.date:%Y.%m.%d}")
