@@ -434,8 +434,9 @@ class ResolverPipeline:
         child = replace(candidate, referer=response.url, checksum=None, hop=candidate.hop + 1)
         links = [replace(child, url=link.url, target=Target.PDF) for link in found.pdf]
         links += [replace(child, url=link.url, target=Target.XML, rank=candidate.rank + 1) for link in found.xml]
-        if not links and found.next_page is not None:
-            links.append(replace(child, url=found.next_page, target=Target.LANDING))
+        onward = found.next_page or next((link.url for link in found.html), None)
+        if not links and onward is not None:
+            links.append(replace(child, url=onward, target=Target.LANDING))
         own = candidate.key
         for link in links:
             pursuit.add(link)

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str | None] = {
     "docstokg_assets.cli.why_command": None,
     "docstokg_assets.cli.config_commands": None,
     "docstokg_assets.cli.store_commands": None,
+    "docstokg_assets.cli.landing_command": None,
     "docstokg_assets.cli.demo": None,
     "docstokg_assets.cli.sandbox": "sandbox",
 }

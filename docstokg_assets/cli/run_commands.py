@@ -121,7 +121,7 @@ def pull(
     try:
         with (
             told_plainly(loaded),
-            _data_root(loaded, dry_run) as (effective, limits),
+            working_root(loaded, dry_run) as (effective, limits),
             open_services(effective, limits) as services,
         ):
             code = _run(services, source, dry_run, deadline, load)
@@ -252,7 +252,7 @@ def _read_lines(name: str) -> list[str]:
 
 
 @contextmanager
-def _data_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple[ContentDownloadConfig, Path | None]]:
+def working_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple[ContentDownloadConfig, Path | None]]:
     """A dry run works in a folder that disappears with it, but under the limits of the real one."""
     if not dry_run:
         yield config, None

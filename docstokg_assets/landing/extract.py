@@ -1,33 +1,35 @@
-"""Reading a landing page: applies the rule table to the page and sorts what it finds. Fetches nothing.
-
-The page is hostile until shown otherwise: any encoding, any nesting, any size up to the client's cap.
-"""
+"""Reading a landing page: applies the rule table to the page and sorts what it finds. Fetches nothing."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from urllib.parse import urljoin
 
-from lxml import etree, html
-from w3lib.encoding import html_to_unicode
+from lxml.html import HtmlElement
 
-from docstokg_assets.identifiers import normalize_url
-from docstokg_assets.landing.rules import NOT_THE_ARTICLE, RULES, Rule
+from docstokg_assets.landing.judging import ENOUGH, points, unusable, why_not
+from docstokg_assets.landing.page import Anchor, Page, read_page, words_of
+from docstokg_assets.landing.platforms import BUTTONS, PLATFORMS
+from docstokg_assets.landing.rules import DECLARED, FRAMES, HTML_RULES, STEPS, XML_RULES, On, Rule
+from docstokg_assets.landing.walls import wall_at
 from docstokg_assets.plans import Target
-from resources.http.canonical import canonical_url, host_of
+from resources.http.canonical import canonical_url
 
-MAX_LINKS = 10  # of one kind; more would be a list of papers, not a paper
-_MAX_VALUES = 3000  # looked at for one rule
-_CONTEXT_DEPTH = 12  # ancestors whose names say where a link stands
+RULES: tuple[Rule, ...] = (*DECLARED, *PLATFORMS, *FRAMES, *BUTTONS, *XML_RULES, *HTML_RULES, *STEPS)
+GUESSED, ITSELF = (
+    "anchor",
+    "page-itself",
+)  # techniques that are no rule: a link judged by points; the page is the full text
+MAX_LINKS = 5  # of one kind
+_MANY, _MANY_GUESSES = 6, 3  # links of one technique; more are a list of papers, not a paper
 _FULL_TEXT_WORDS = 1500
 _DECLARED_FULL_TEXT_WORDS = 800
 _SECTIONS = re.compile(
     r"(?i)\W*(?:[0-9ivx.]+\W+)?(introduction|background|(?:materials? (?:and|&) )?methods?|methodology|results?"
     r"|discussion|conclusions?|references|bibliography|acknowledge?ments?)\b"
 )
+_BODY = re.compile(r"(?i)\bbodymatter\b|\barticlebody\b|\barticle-?full-?text\b|\bfulltext-?view\b")  # of an article
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,135 +54,166 @@ class Found:
     pdf: tuple[Link, ...] = ()
     xml: tuple[Link, ...] = ()
     html: tuple[Link, ...] = ()
-    next_page: str | None = None  # the page is only a step on the way to this one
+    step: Link | None = None  # the page is only a step on the way to this one
     rejected: tuple[Rejected, ...] = ()
+
+    @property
+    def next_page(self) -> str | None:
+        return self.step.url if self.step else None
+
+
+class _Finds:
+    """Links by kind, each address once, the first to name it keeps it."""
+
+    def __init__(self, page: Page) -> None:
+        self._page, self._own = page, canonical_url(page.url)
+        self.links: dict[Target, dict[str, Link]] = {target: {} for target in Target}
+        self.rejected: dict[str, Rejected] = {}
+
+    def apply(self, rule: Rule) -> None:
+        good: dict[str, Link] = {}
+        for value, anchor in _values(rule, self._page):
+            link = self._page.absolute(value)
+            if link is None or (rule.target is not Target.HTML and canonical_url(link) == self._own):
+                continue
+            why = "wall" if wall_at(link) else unusable(link) if rule.target in (Target.PDF, Target.XML) else None
+            if why is None and not rule.certain:
+                why = why_not(self._page, anchor, link)
+            if why is None:
+                good.setdefault(canonical_url(link), Link(link, rule.technique))
+            elif rule.target in (Target.PDF, Target.XML):
+                self.reject(link, rule.technique, why)
+        if not rule.certain and len(good) > _MANY:
+            for one in good.values():
+                self.reject(one.url, one.technique, "list")
+        else:
+            for key, one in good.items():
+                self.links[rule.target].setdefault(key, one)
+
+    def reject(self, link: str, technique: str, why: str) -> None:
+        self.rejected.setdefault(canonical_url(link), Rejected(link, technique, why))
+
+    def guess(self) -> None:
+        """The best of the links that no rule knows, if any is good enough."""
+        scored: dict[str, tuple[int, str]] = {}
+        for anchor in self._page.anchors:
+            link = self._page.absolute(anchor.address)
+            if link is None or (key := canonical_url(link)) == self._own:
+                continue
+            score = points(self._page, anchor, link)
+            if score < ENOUGH and ".pdf" not in link.lower():
+                continue
+            if why := ("wall" if wall_at(link) else None) or unusable(link) or why_not(self._page, anchor, link):
+                self.reject(link, GUESSED, why)
+            elif score < ENOUGH:
+                self.reject(link, GUESSED, "too-little")
+            elif score > scored.get(key, (0, ""))[0]:
+                scored[key] = (score, link)
+        best = max((score for score, _ in scored.values()), default=0)
+        near = sorted((one for one in scored.values() if one[0] >= best - 1), key=lambda one: -one[0])
+        for _, link in near:
+            if len(near) > _MANY_GUESSES or len(scored) > _MANY:
+                self.reject(link, GUESSED, "list")
+            else:
+                self.links[Target.PDF].setdefault(canonical_url(link), Link(link, GUESSED))
+
+    def best(self, target: Target) -> tuple[Link, ...]:
+        return tuple(self.links[target].values())[:MAX_LINKS]
 
 
 def extract(page: bytes, content_type: str | None, url: str) -> Found:
     """The links to the full text on the page that was got from `url`."""
-    root = _parse(page, content_type)
-    if root is None:
+    read = read_page(page, content_type, url)
+    if read is None:
         return Found()
-    links: dict[Target, dict[str, Link]] = {target: {} for target in Target}
-    rejected: dict[str, Rejected] = {}
-    base = _base(root, url)
-    own = canonical_url(url)
+    finds = _Finds(read)
     for rule in RULES:
-        for value, element in _values(rule, root, host_of(url)):
-            link = normalize_url(urljoin(base, value)) if _joinable(value) else None
-            if link is None or (rule.target is not Target.HTML and canonical_url(link) == own):
-                continue
-            if rule.guesses and (why := _not_the_article(link, element)):
-                rejected.setdefault(link, Rejected(link, rule.technique, why))
-            else:
-                links[rule.target].setdefault(canonical_url(link), Link(link, rule.technique))
-    return Found(
-        pdf=_best(links[Target.PDF]),
-        xml=_best(links[Target.XML]),
-        html=_best(links[Target.HTML]),
-        next_page=next((link.url for link in links[Target.LANDING].values()), None),
-        rejected=tuple(rejected.values())[:MAX_LINKS],
-    )
+        if rule not in BUTTONS or not finds.links[Target.PDF]:
+            finds.apply(rule)
+    if not finds.links[Target.PDF]:
+        finds.guess()
+    html = finds.best(Target.HTML)
+    if not html and _is_full_text(read):
+        html = (Link(url, ITSELF),)
+    links = finds.links
+    known = {key for target in (Target.PDF, Target.XML) for key in links[target]}
+    rejected = (one for key, one in finds.rejected.items() if key not in known)
+    step = next(iter(links[Target.LANDING].values()), None)
+    return Found(finds.best(Target.PDF), finds.best(Target.XML), html, step, tuple(rejected)[:20])
 
 
 def is_full_text_html(page: bytes, content_type: str | None = None, url: str = "") -> bool:
     """Whether the page is itself the article: it has the words, and it says so or has an article's headings."""
-    root = _parse(page, content_type)
-    if root is None:
-        return False
-    words = sum(len(_words(paragraph).split()) for paragraph in root.iter("p"))
-    declared = _declares_full_text(root, url)
-    if declared and words >= _DECLARED_FULL_TEXT_WORDS:
+    read = read_page(page, content_type, url)
+    return read is not None and _is_full_text(read)
+
+
+def _is_full_text(page: Page) -> bool:
+    paragraphs = [node for node in page.root.iter("p", "div") if node.tag == "p" or node.get("role") == "paragraph"]
+    words = sum(len("".join(paragraph.itertext()).split()) for paragraph in paragraphs)
+    if words >= _FULL_TEXT_WORDS and any(
+        _BODY.search(_named(node)) for node in page.root.iter("section", "div", "article")
+    ):
         return True
-    headings = (_words(heading)[:200] for heading in root.iter("h2", "h3", "h4"))
+    own = canonical_url(page.url)
+    if words >= _DECLARED_FULL_TEXT_WORDS:
+        named = (
+            value
+            for name in ("citation_fulltext_html_url", "citation_full_html_url")
+            for value in page.metas.get(name, ())
+        )
+        if any((link := page.absolute(value)) and canonical_url(link) == own for value in named):
+            return True
+    headings = (words_of(heading) for heading in page.root.iter("h2", "h3", "h4"))
     sections = {match[1].lower() for heading in headings if (match := _SECTIONS.match(heading))}
     return words >= _FULL_TEXT_WORDS and len(sections) >= 3
 
 
-def _parse(page: bytes, content_type: str | None) -> html.HtmlElement | None:
-    """The page as a tree, or None when there is nothing to read. Encoding as in browsers: BOM, header, meta, UTF-8."""
-    header = content_type if content_type and "charset" in content_type.lower() else None
-    _, text = html_to_unicode(
-        header, page.replace(b"\0", b"") if not _is_utf16(page) else page, default_encoding="utf-8"
-    )
-    parser = html.HTMLParser(encoding="utf-8", huge_tree=False, no_network=True, remove_comments=True)
-    try:
-        root = html.document_fromstring(text.replace("\0", "").encode("utf-8", "replace"), parser=parser)
-    except (etree.LxmlError, ValueError):
-        return None
-    return root
+def _named(element: HtmlElement) -> str:
+    return " ".join(element.get(name, "")[:200] for name in ("id", "class", "property", "itemprop"))
 
 
-def _is_utf16(page: bytes) -> bool:
-    return page[:2] in (b"\xff\xfe", b"\xfe\xff")
-
-
-def _base(root: html.HtmlElement, url: str) -> str:
-    base = next(iter(root.xpath("//base/@href")), "")
-    return normalize_url(urljoin(url, base.strip())) or url if _joinable(base) else url
-
-
-def _joinable(value: str) -> bool:
-    """Whether a value can be made a URL at all; fragments, scripts and mail addresses cannot."""
-    lowered = value.strip().lower()
-    if not lowered or lowered.startswith(("#", "javascript:", "mailto:", "data:", "tel:")):
-        return False
-    try:
-        urljoin("https://www.example.org/", value)
-    except ValueError:
-        return False
-    return True
-
-
-def _values(rule: Rule, root: html.HtmlElement, host: str) -> Iterator[tuple[str, html.HtmlElement | None]]:
-    """What a rule selects on this page, each value with the element that it stands on."""
-    if rule.host and not (host == rule.host or host.endswith("." + rule.host)):
+def _values(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
+    """What a rule finds on this page, each value with the anchor that it stands on."""
+    if rule.host and not (page.host == rule.host or page.host.endswith("." + rule.host)):
         return
-    if rule.marker and not _xpath(rule.marker)(root):
+    if rule.generator and not any(
+        _software(rule.generator) in made.lower() for made in page.metas.get("generator", ())
+    ):
         return
-    for raw in _xpath(rule.select)(root)[:_MAX_VALUES]:
-        element = raw.getparent()
-        if rule.label and not rule.label.fullmatch(_words(element)[:120]):
+    for raw, anchor in _looked_at(rule, page):
+        if rule.part and rule.part not in raw.lower():
             continue
-        for value in rule.read(str(raw)) if rule.read else (str(raw).strip(),):
-            if rule.match is None:
-                yield value, element
-            elif match := rule.match.fullmatch(value):
-                yield (match.expand(rule.template) if rule.template else value), element
+        if rule.on is On.FRAME and rule.match and not rule.match.search(raw):
+            continue
+        for value in rule.read(raw) if rule.read else (raw,):
+            if rule.match is None or rule.on is On.FRAME:
+                yield value, anchor
+            elif rule.match.search(value):
+                yield (rule.match.sub(rule.template, value, count=1) if rule.template else value), anchor
 
 
-@cache
-def _xpath(expression: str) -> etree.XPath:
-    """Compiled once; the table is fixed, so the cache is as large as the table."""
-    return etree.XPath(expression)
+def _software(generator: str) -> str:
+    return generator.lower().rstrip("0123456789. ")
 
 
-def _not_the_article(link: str, element: html.HtmlElement | None) -> str | None:
-    """Why a guessed link is not the article, by its address, its words, and the names of the parts around it."""
-    spoken = [link.partition("?")[0].rpartition("/")[2]]
-    if element is not None:
-        spoken.append(_words(element)[:200])
-        for depth, ancestor in enumerate((element, *element.iterancestors())):
-            if depth > _CONTEXT_DEPTH or ancestor.tag == "body":
-                break
-            spoken.append(f"{ancestor.get('class', '')} {ancestor.get('id', '')}"[:300])
-    return next((why for why, pattern in NOT_THE_ARTICLE if any(pattern.search(words) for words in spoken)), None)
-
-
-def _declares_full_text(root: html.HtmlElement, url: str) -> bool:
-    base, own = _base(root, url), canonical_url(url)
-    rules = (rule for rule in RULES if rule.target is Target.HTML)
-    return any(
-        canonical_url(urljoin(base, value)) == own
-        for rule in rules
-        for value, _ in _values(rule, root, host_of(url))
-        if _joinable(value)
-    )
-
-
-def _best(links: dict[str, Link]) -> tuple[Link, ...]:
-    return tuple(links.values())[:MAX_LINKS]
-
-
-def _words(element: html.HtmlElement) -> str:
-    return " ".join("".join(element.itertext()).split())
+def _looked_at(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
+    if rule.on is On.META:
+        yield from ((value, None) for value in page.metas.get(rule.name, ()))
+    elif rule.on is On.LINK:
+        rel, _, kind = rule.name.partition(" ")
+        yield from ((href, None) for rels, type_, href in page.links if rel in rels.split() and type_.startswith(kind))
+    elif rule.on is On.FRAME:
+        for source, element in page.frames:
+            if not rule.name or rule.name in element.get("type", "").lower():
+                yield source, Anchor(source, element, frozenset(), "")
+    elif rule.on is On.SCRIPT:
+        yield from ((text, None) for kind, text in page.scripts if not rule.name or kind == rule.name)
+    elif rule.on is On.FIELD:
+        yield from ((value, None) for value in page.fields.get(rule.name, ()))
+    elif rule.on is On.ADDRESS:
+        yield page.url, None
+    else:
+        for anchor in page.anchors:
+            if (not rule.name or rule.name in anchor.names) and (not rule.label or rule.label.search(anchor.words)):
+                yield anchor.address, anchor

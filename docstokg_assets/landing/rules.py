@@ -1,60 +1,100 @@
-"""The table of landing-page rules: where on a page the way to the full text is written, platform by platform.
+"""The rule table: where on a page the way to the full text is written, and what a rule is.
 
-A rule is data: what it selects (XPath), where it applies, how its value becomes a URL, and an example that the tests
-run. The order is the order of trust. To teach the house a publisher, add a row. `extract.py` applies the rules.
+A rule is data: what it looks at, where it applies, how its value becomes an address, and an example that the tests run.
+The order is the order of trust: what the page declares, then what is known of platforms (`platforms.py`), then what leads
+to XML, to HTML, or only to the next page. Links that no rule knows are judged in `judging.py`. docs/landing.md tells how a
+rule is written.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urljoin, urlsplit
 
 import orjson
 
 from docstokg_assets.plans import Target
 
-_UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+EXAMPLE_PAGE = "https://www.example.org/a/1"
+PDF, XML, HTML, STEP = Target.PDF, Target.XML, Target.HTML, Target.LANDING  # a STEP leads to the next page
+
+
+class On(Enum):
+    """What a rule looks at."""
+
+    META = "the content of the metas of a name"
+    LINK = "the addresses of <link> elements of a type"
+    ANCHOR = "what can be clicked"
+    FRAME = "what is shown in a frame"
+    SCRIPT = "the text of scripts"
+    FIELD = "the value of a hidden field"
+    ADDRESS = "the page's own address"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     technique: str
-    target: Target  # LANDING: the page is only a step on the way, this is the next one
-    select: str  # XPath giving attribute values or text
+    target: Target
+    on: On
     example: str  # a piece of such a page …
-    expects: str  # … and what the rule finds on it, when it is /a/1 of its host (or of www.example.org)
+    expects: str  # … and what the rule finds on it …
+    page: str = EXAMPLE_PAGE  # … at this address
+    name: str = ""  # of the meta or field; the type of a link; a class or id of an anchor
     host: str = ""  # applies to this host and its subdomains
-    marker: str = ""  # XPath that must find something: the platform's fingerprint
-    match: re.Pattern[str] | None = None  # the value must match; …
-    template: str | None = None  # … and becomes this
-    label: re.Pattern[str] | None = None  # the words of the link must match
-    read: Callable[[str], Iterable[str]] | None = None  # takes the values out of a longer text
-    # For rules that guess: what stands among references or supplements is not the article.
-    guesses: bool = False
+    generator: str = ""  # applies to pages made by this software
+    part: str = ""  # stands in the address, in lower case
+    match: re.Pattern[str] | None = None  # is found in the address; …
+    template: str | None = None  # … and replaced by this
+    label: re.Pattern[str] | None = None  # is found in what the link says
+    read: Callable[[str], Iterable[str]] | None = None  # takes addresses out of a longer text
+    certain: bool = False  # the page declares it: where it stands is not asked
 
 
-def _lower(attribute: str) -> str:
-    return f"translate({attribute},'{_UPPER}','{_LOWER}')"
-
-
-def _meta(name: str) -> str:
-    return f"//meta[{_lower('@name')}='{name}' or {_lower('@property')}='{name}']/@content"
-
-
-def _generator(word: str) -> str:
-    return f"//meta[{_lower('@name')}='generator'][contains({_lower('@content')},'{word}')]"
-
-
-def _meta_rule(name: str, target: Target, extension: str) -> Rule:
-    example = f'<meta name="{name}" content="/a/1.{extension}">'
-    return Rule(name, target, _meta(name), example, f"https://www.example.org/a/1.{extension}")
-
-
-def _pattern(text: str) -> re.Pattern[str]:
+def pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
+
+
+def declared(name: str, target: Target, ending: str, match: str | None = None) -> Rule:
+    """What a page declares in a meta element."""
+    example, address = f'<meta name="{name}" content="/x/1.{ending}">', f"https://www.example.org/x/1.{ending}"
+    return Rule(
+        name, target, On.META, example, address, name=name, match=pattern(match) if match else None, certain=True
+    )
+
+
+def anchor(
+    technique: str,
+    href: str,
+    part: str = "",
+    match: str | None = None,
+    template: str | None = None,
+    *,
+    name: str = "",
+    host: str = "",
+    generator: str = "",
+    label: str | None = None,
+    says: str = "x",
+    page: str = "",
+    expects: str = "",
+    target: Target = PDF,
+    attribute: str = "href",
+) -> Rule:
+    """Something to click. The example is made of `href` (what `attribute` holds) and of what the link `says`."""
+    page = page or (f"https://{host}/a/1" if host else EXAMPLE_PAGE)
+    example = f'<a class="{name}" {attribute}="{html.escape(href)}">{says}</a>'
+    if generator:
+        example = f'<meta name="generator" content="{generator}">{example}'
+    expects = urljoin(page, expects or href)
+    patterns = (pattern(match) if match else None, pattern(label) if label else None)
+    return Rule(
+        technique, target, On.ANCHOR, example, expects, page, name, host, generator, part, patterns[0], template, patterns[1],
+        certain=target is STEP,
+    )  # fmt: skip
 
 
 def _json_ld_files(script: str) -> Iterator[str]:
@@ -72,29 +112,74 @@ def _json_ld_files(script: str) -> Iterator[str]:
             if isinstance(url, str) and ("pdf" in kind.lower() or (not kind and url.lower().endswith(".pdf"))):
                 yield url
             pending.extend(
-                node.get(key) for key in ("@graph", "encoding", "associatedMedia", "mainEntity", "distribution")
+                node.get(key)
+                for key in ("@graph", "encoding", "encodings", "associatedMedia", "mainEntity", "distribution")
             )
 
 
-_PDF_FILE = _pattern(r"[^?#]{0,2000}\.pdf(?:[?#].{0,2000})?")
-# The words before and behind "PDF" on a link to the article, in the languages of the large national platforms.
-_BEFORE_PDF = (
-    "download|view|open|get|read|full|text|article|paper|as|the|this|in|free|télécharger|texte|intégral|le|en|descargar"
-    "|ver|texto|completo|el|artículo|baixar|integral|artigo|herunterladen|volltext|als|scarica|testo"
+_STATE_KEYS = "pdfPath|pdfUrl|pdf_url|pdfURL|pdfLink|pdf_link|pdfHref|articlePdfUrl|fullTextPdfUrl|exportPdfDownloadUrl"
+_STATE_URL = re.compile(rf"[\"']?\b(?:{_STATE_KEYS})[\"']?\s{{0,9}}[:=]\s{{0,9}}[\"']([^\"'\s<>]{{4,1500}})[\"']")
+_SCIENCEDIRECT = tuple(
+    re.compile(rf'"{key}":"([^"\s]{{1,200}})"') for key in ("path", "pii", "pdfExtension", "md5", "pid")
 )
-_BEHIND_PDF = "download|full|text|version|article|file|english|inglês|português|español|en|pt|es|fr|de|[0-9.,]+|[km]b"
-_PDF_WORDS = _pattern(rf"\W*(?:(?:{_BEFORE_PDF})\W+)*pdf(?:\W+(?:{_BEHIND_PDF}))*\W*")
-_REFRESH_URL = _pattern(
-    r"\s*(?:[0-9]|10)(?:\.[0-9]*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s][^\"']{0,3000}?)[\"']?\s*"
+_NAMED_FILE = re.compile(r'"name":"[^"]{1,300}\.pdf"[^{}]{0,600}"downloadUrl":"([^"\s]{8,1000})"')
+_REFRESH_URL = pattern(
+    r"^\s*(?:[0-9]|10)(?:\.[0-9]{0,3})?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s][^\"']{0,3000}?)[\"']?\s*$"
 )
-_SCRIPTED_HOP = _pattern(
-    r"(?:window\.|document\.|top\.|self\.)?location(?:\.href)?\s*(?:=|\.replace\(|\.assign\()\s*[\"']([^\"'\s]{1,3000})[\"']"
+_SCRIPTED_HOP = pattern(
+    r"(?:window\.|document\.|top\.|self\.)?location(?:\.href)?\s{0,9}(?:=|\.replace\(|\.assign\()\s{0,9}[\"']([^\"'\s]{1,3000})[\"']"
 )
+_JOURNAL_URL = re.compile(r"\bjournalURL\s{0,9}=\s{0,9}[\"'](https?://[^\"'\s]{4,1500})[\"']")
+_XML_LABEL = r"^(?:(?:download|view|full|text|article|jats|nlm|the|as)[ -]){0,5}\W?xml(?: \W?(?:file|version|full|text|download|nlm|jats)\W?){0,4}\W?$"
+_FULL_TEXT_LABEL = (
+    r"^(?:(?:view|read|go to|see|display|open) )?(?:the )?(?:full[ -]?text|full article|article html|html)"
+    r"(?: \W?(?:html|article|version|online|full[ -]?text|xhtml)\W?){0,3}$|^(?:texto completo|texte intégral|volltext)(?: \W?html\W?)?$"
+)
+
+
+def unescaped(value: str) -> str:
+    """A value from inside a script, its escapes read as JSON reads them."""
+    try:
+        return str(orjson.loads(f'"{value}"'))
+    except ValueError:
+        return value
+
+
+def _state_urls(script: str) -> Iterator[str]:
+    """Addresses that a page's script keeps under a name that says PDF."""
+    for match in list(_STATE_URL.finditer(script))[:20]:
+        url = unescaped(match[1])
+        if "pdf" in url.lower() or "stamp" in url:
+            yield url
+
+
+def _sciencedirect_state(script: str) -> Iterator[str]:
+    start = script.find('"pdfDownload":')
+    found = [pattern.search(script[start : start + 1000]) for pattern in _SCIENCEDIRECT] if start >= 0 else []
+    if found and all(found):
+        path, pii, ending, md5, pid = (match[1] for match in found if match)
+        yield f"/{path}/{pii}{ending}?md5={md5}&pid={pid}"
+
+
+def _named_files(script: str) -> Iterator[str]:
+    for match in list(_NAMED_FILE.finditer(script))[:5]:
+        yield unescaped(match[1])
+
+
+def _viewed_file(address: str) -> Iterator[str]:
+    """The file that a viewer is told to show."""
+    told = parse_qs(urlsplit(address).query)
+    yield from (values[0] for key in ("file", "url", "src") if (values := told.get(key)))
 
 
 def _scripted_hops(script: str) -> Iterator[str]:
     """Where a short script sends every visitor. A long one does much else, and goes only where somebody clicks."""
     if len(script) < 1500 and "function" not in script and (match := _SCRIPTED_HOP.search(script)):
+        yield unescaped(match[1])
+
+
+def _journal_url(script: str) -> Iterator[str]:
+    if match := _JOURNAL_URL.search(script):
         yield match[1]
 
 
@@ -102,177 +187,132 @@ def _unquoted(value: str) -> Iterator[str]:
     yield unquote(value)
 
 
-PDF, XML, HTML = Target.PDF, Target.XML, Target.HTML
-
-RULES: tuple[Rule, ...] = (
-    # What the page itself declares
-    _meta_rule("citation_pdf_url", PDF, "pdf"),
-    _meta_rule("bepress_citation_pdf_url", PDF, "pdf"),
-    _meta_rule("wkhealth_pdf_url", PDF, "pdf"),
+DECLARED: tuple[Rule, ...] = (
+    declared("citation_pdf_url", PDF, "pdf"),
+    declared("bepress_citation_pdf_url", PDF, "pdf"),
+    declared("wkhealth_pdf_url", PDF, "pdf"),
+    declared("fulltext_pdf", PDF, "pdf"),
+    declared("eprints.document_url", PDF, "pdf", r"\.pdf(?:$|[?#])"),
+    declared("dc.identifier", PDF, "pdf", r"^(?:https?:/|/)[^?#]{1,2000}\.pdf$"),
+    declared("dc.identifier.uri", PDF, "pdf", r"^(?:https?:/|/)[^?#]{1,2000}\.pdf$"),
+    declared("dcterms.identifier", PDF, "pdf", r"^(?:https?:/|/)[^?#]{1,2000}\.pdf$"),
+    declared("prism.url", PDF, "pdf", r"\.pdf$"),
+    declared("contenturl", PDF, "pdf", r"\.pdf$"),
     Rule(
-        "eprints.document_url",
-        PDF,
-        _meta("eprints.document_url"),
-        '<meta name="eprints.document_url" content="/id/eprint/1/1/paper.pdf">',
-        "https://www.example.org/id/eprint/1/1/paper.pdf",
-        match=_PDF_FILE,
+        "link-alternate", PDF, On.LINK, '<link rel="alternate" type="application/pdf" href="1.pdf">',
+        "https://www.example.org/a/1.pdf", name="alternate application/pdf", certain=True,
     ),
     Rule(
-        "dc.identifier",
-        PDF,
-        _meta("dc.identifier"),
-        '<meta name="DC.Identifier" content="https://www.example.org/files/1.pdf">',
-        "https://www.example.org/files/1.pdf",
-        match=_pattern(r"https?://[^?#]{1,2000}\.pdf"),
+        "link-item", PDF, On.LINK, '<link rel="item" type="application/pdf" href="/files/1">',
+        "https://www.example.org/files/1", name="item application/pdf", certain=True,
     ),
     Rule(
-        "link-alternate",
-        PDF,
-        f"//link[contains({_lower('@rel')},'alternate')][{_lower('@type')}='application/pdf']/@href",
-        '<link rel="alternate" type="application/pdf" href="1.pdf">',
-        "https://www.example.org/a/1.pdf",
-    ),
-    Rule(
-        "json-ld",
-        PDF,
-        f"//script[{_lower('@type')}='application/ld+json']/text()",
+        "json-ld", PDF, On.SCRIPT,
         '<script type="application/ld+json">{"@type":"ScholarlyArticle","encoding":'
         '{"encodingFormat":"application/pdf","contentUrl":"/a/1/pdf"}}</script>',
-        "https://www.example.org/a/1/pdf",
-        read=_json_ld_files,
-    ),
-    # What we know of a platform
-    Rule(
-        "ojs-galley",
-        PDF,
-        "//a[contains(concat(' ',@class,' '),' obj_galley_link ')][contains(concat(' ',@class,' '),' pdf ')]/@href",
-        '<a class="obj_galley_link pdf" href="/index.php/j/article/view/12/34">PDF</a>',
-        "https://www.example.org/index.php/j/article/download/12/34",
-        match=_pattern(r"(.{1,2000}/article)/(?:view|download)/([^/?#]+/[^/?#]+)"),
-        template=r"\1/download/\2",
+        "https://www.example.org/a/1/pdf", name="application/ld+json", read=_json_ld_files, certain=True,
     ),
     Rule(
-        "ojs-view",
-        PDF,
-        "//a[contains(@href,'/article/view/')]/@href",
-        '<meta name="generator" content="Open Journal Systems 3.3.0.8"><a href="/j/article/view/12/34">Full PDF</a>',
-        "https://www.example.org/j/article/download/12/34",
-        marker=_generator("open journal systems"),
-        match=_pattern(r"(.{0,2000}/article)/view/([^/?#]+/[^/?#]+)"),
-        template=r"\1/download/\2",
-        label=_pattern(r".{0,60}\bpdf\b.{0,60}"),
-        guesses=True,
+        "sciencedirect-state", PDF, On.SCRIPT,
+        '<script type="application/json">{"article":{"pdfDownload":{"isPdfFullText":false,"urlMetadata":{"queryParams":'
+        '{"md5":"0a1b","pid":"1-s2.0-S0000000000000001-main.pdf"},"pii":"S0000000000000001","pdfExtension":"/pdfft",'
+        '"path":"science/article/pii"}}}}</script>',
+        "https://www.sciencedirect.com/science/article/pii/S0000000000000001/pdfft?md5=0a1b&pid=1-s2.0-S0000000000000001-main.pdf",
+        page="https://www.sciencedirect.com/science/article/pii/S0000000000000001", host="sciencedirect.com",
+        read=_sciencedirect_state,
     ),
     Rule(
-        "scielo-pdf",
-        PDF,
-        "//a[contains(@href,'format=pdf')]/@href",
-        '<a href="/j/rsp/a/abc/?format=pdf&amp;lang=en">Download</a>',
-        "https://scielo.br/j/rsp/a/abc/?format=pdf&lang=en",
-        host="scielo.br",
+        "state-pdf-url", PDF, On.SCRIPT,
+        r'<script>xplGlobal.document.metadata={"pdfUrl":"\/stamp\/stamp.jsp?tp=&arnumber=8730316"};</script>',
+        "https://www.example.org/stamp/stamp.jsp?tp=&arnumber=8730316", read=_state_urls,
     ),
     Rule(
-        "dspace-bitstream",
-        PDF,
-        "//a[contains(@href,'/bitstream')]/@href",
-        '<a href="/bitstream/handle/1887/1/paper.pdf?sequence=1&amp;isAllowed=y">View/Open</a>',
-        "https://www.example.org/bitstream/handle/1887/1/paper.pdf?sequence=1&isAllowed=y",
-        match=_pattern(r".{0,2000}/bitstreams?/(?:[^?#]{1,2000}\.pdf(?:\?.*)?|[0-9a-f-]{36}/download)"),
-        guesses=True,
+        "state-named-file", PDF, On.SCRIPT,
+        '<script>{"files":[{"id":7,"name":"paper.pdf","size":1,"downloadUrl":"https://files.example.org/ndownloader/7"}]}</script>',
+        "https://files.example.org/ndownloader/7", read=_named_files,
     ),
-    Rule(
-        "eprints-document",
-        PDF,
-        "//a[contains(concat(' ',@class,' '),' ep_document_link ')]/@href",
-        '<a class="ep_document_link" href="/id/eprint/1/1/paper.pdf">Text</a>',
-        "https://www.example.org/id/eprint/1/1/paper.pdf",
-        match=_PDF_FILE,
-    ),
-    Rule(
-        "atypon-pdf",
-        PDF,
-        "//a[contains(@href,'/doi/pdf') or contains(@href,'/doi/epdf')]/@href",
-        '<a href="/doi/epdf/10.5555/1">PDF</a>',
-        "https://www.example.org/doi/pdf/10.5555/1",
-        match=_pattern(r"(.{0,2000}/doi)/(?:pdf|epdf|pdfdirect|pdfplus)/([^?#]{1,2000})(?:[?#].*)?"),
-        template=r"\1/pdf/\2",
-        guesses=True,
-    ),
-    Rule(
-        "silverchair-pdf",
-        PDF,
-        "//a[contains(concat(' ',@class,' '),' article-pdfLink ') or contains(@href,'/article-pdf/')]/@href",
-        '<a class="article-pdfLink" href="/slm/article-pdf/12/3/1/paper.pdf">PDF</a>',
-        "https://www.example.org/slm/article-pdf/12/3/1/paper.pdf",
-        match=_pattern(r".{0,2000}/article-pdf/.{1,2000}"),
-    ),
-    # Guesses
-    Rule(
-        "anchor-words",
-        PDF,
-        "//a/@href",
-        '<a href="/review/1/get">Download <b>PDF</b> (1.2 MB)</a>',
-        "https://www.example.org/review/1/get",
-        label=_PDF_WORDS,
-        guesses=True,
-    ),
-    Rule(
-        "anchor-file",
-        PDF,
-        "//a/@href",
-        '<a href="full.pdf?download=1">Full text</a>',
-        "https://www.example.org/a/full.pdf?download=1",
-        match=_PDF_FILE,
-        guesses=True,
-    ),
-    # Other forms of the full text
-    _meta_rule("citation_xml_url", XML, "xml"),
-    _meta_rule("citation_fulltext_html_url", HTML, "html"),
-    _meta_rule("citation_full_html_url", HTML, "html"),
-    # Steps on the way
-    Rule(
-        "meta-refresh",
-        Target.LANDING,
-        f"//meta[{_lower('@http-equiv')}='refresh']/@content",
-        '<meta http-equiv="Refresh" content="0; URL=\'/science/1\'">',
-        "https://www.example.org/science/1",
-        match=_REFRESH_URL,
-        template=r"\1",
-    ),
-    Rule(
-        "hidden-redirect",
-        Target.LANDING,
-        "//input[@name='redirectURL']/@value",
-        '<input type="hidden" name="redirectURL" value="https%3A%2F%2Fwww.example.org%2Fscience%2F1">',
-        "https://www.example.org/science/1",
-        read=_unquoted,
-    ),
-    Rule(
-        "script-redirect",
-        Target.LANDING,
-        "//script[not(@src)]/text()",
-        '<script>window.location.href = "/science/1";</script>',
-        "https://www.example.org/science/1",
-        read=_scripted_hops,
-    ),
-)
+)  # fmt: skip
 
-# Links that are no article although they look like one: the word for `rejected`, and where it shows.
-NOT_THE_ARTICLE: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("supplement", _pattern(r"suppl|appendix|additional[-_ ]file|supporting[-_ ]info|mmc[0-9]|esm\b|dataset")),
-    ("references", _pattern(r"\brefer?ences?\b|bibliograph|\bciting|\bcited|\breflist|citation-list|ref-list")),
-    (
-        "related",
-        _pattern(
-            r"related|recommend|similar|most[-_ ]read|\bissue[-_ ]?pdf|table[-_ ]of[-_ ]contents|\btoc\b|sidebar-ad"
-        ),
+FRAMES: tuple[Rule, ...] = (
+    Rule(
+        "viewer-frame", PDF, On.FRAME,
+        '<iframe src="/plugins/pdfJsViewer/pdf.js/web/viewer.html?file=%2Fj%2Farticle%2Fdownload%2F1%2F2"></iframe>',
+        "https://www.example.org/j/article/download/1/2", match=pattern(r"viewer\.html\?|[?&]url=|/gview\?"), read=_viewed_file,
     ),
-    (
-        "guidelines",
-        _pattern(
-            r"guideline|instructions?[-_ ](?:for|to)|for[-_ ]authors|author[-_ ]info|template|terms|policy|policies"
-            r"|privacy|copyright|licen[cs]e[-_ ](?:agreement|form)|checklist|brochure|flyer|media[-_ ]kit"
-            r"|user[-_ ]guide|manual|help"
-        ),
+    Rule(
+        "typed-frame", PDF, On.FRAME, '<embed type="application/pdf" src="/show/1">', "https://www.example.org/show/1",
+        name="application/pdf",
     ),
-)
+    Rule(
+        "file-frame", PDF, On.FRAME, '<iframe src="/ielx7/1/2/3.pdf?tp=&amp;arnumber=3"></iframe>',
+        "https://www.example.org/ielx7/1/2/3.pdf?tp=&arnumber=3", match=pattern(r"\.pdf(?:$|[?#])|/pdfdirect/|/getPDF\.jsp"),
+    ),
+)  # fmt: skip
+
+XML_RULES: tuple[Rule, ...] = (
+    declared("citation_xml_url", XML, "xml"),
+    declared("fulltext_xml", XML, "xml"),
+    Rule(
+        "link-alternate-xml", XML, On.LINK, '<link rel="alternate" type="application/xml" href="1.xml">',
+        "https://www.example.org/a/1.xml", name="alternate application/xml",
+        match=pattern(r"^(?!.{0,500}(?:rss|feed|atom|oai|sitemap|opensearch|marc|mods|ris|cite))"), certain=True,
+    ),
+    Rule(
+        "link-alternate-text-xml", XML, On.LINK, '<link rel="alternate" type="text/xml" href="1.xml">',
+        "https://www.example.org/a/1.xml", name="alternate text/xml",
+        match=pattern(r"^(?!.{0,500}(?:rss|feed|atom|oai|sitemap|opensearch|marc|mods|ris|cite))"), certain=True,
+    ),
+    anchor("scielo-xml", "/scieloOrg/php/articleXML.php?pid=S1&lang=en", "articlexml", target=XML),
+    anchor("ojs-xml-galley", "/index.php/j/article/view/12/35", "/article/view/", r"/article/view/([^/?#]+/[^/?#]+)", r"/article/download/\1",
+           name="obj_galley_link", label=r"\bxml\b", says="XML", expects="/index.php/j/article/download/12/35", target=XML),
+    anchor("arpha-xml", "/article/26391/download/xml/", "/download/xml/", target=XML),
+    anchor("frontiers-xml", "/articles/10.3389/fnins.2021.1/xml/nlm", "/xml/nlm", target=XML),
+    anchor("plos-xml", "/plosone/article/file?id=10.1371/journal.pone.1&type=manuscript", "type=manuscript", target=XML),
+    anchor("europepmc-xml", "https://www.ebi.ac.uk/europepmc/webservices/rest/PMC1234/fullTextXML", "/fulltextxml", says="Download", target=XML),
+    anchor("anchor-xml", "/a/1.xml", ".xml", r"\.xml(?:$|\?)", label=_XML_LABEL,
+           says="Download XML", target=XML),
+    anchor("anchor-xml-path", "/2072-4292/1/1/1/xml", "/xml", r"/xml(?:$|\?)", label=_XML_LABEL, says="Full-Text XML", target=XML),
+)  # fmt: skip
+
+HTML_RULES: tuple[Rule, ...] = (
+    declared("citation_fulltext_html_url", HTML, "html"),
+    declared("citation_full_html_url", HTML, "html"),
+    Rule(
+        "ojs-html-frame", HTML, On.FRAME, '<iframe name="htmlFrame" src="/j/article/download/1/2?inline=1"></iframe>',
+        "https://www.example.org/j/article/download/1/2?inline=1", match=pattern(r"[?&/]inline=1"),
+    ),
+    anchor("ojs-html-galley", "/index.php/j/article/view/12/36", "/article/view/", name="obj_galley_link", label=r"\bhtml?\b", says="HTML", target=HTML),
+    anchor("atypon-full", "/doi/full/10.5555/1?scroll=top", "/doi/full/10.", r"(/doi/full/10\.[^?#]{1,300}).*", r"\1", expects="/doi/full/10.5555/1", target=HTML),
+    anchor("highwire-full", "/content/12/3/1.full", ".full", r"/content/[^?#]{1,300}\.full(?:-text)?$", target=HTML),
+    anchor("scielo-text", "/scielo.php?script=sci_arttext&pid=S1", "script=sci_arttext", target=HTML),
+    anchor("dovepress-text", "/a-title-peer-reviewed-fulltext-article-JIR", "-fulltext-article", target=HTML),
+    anchor("anchor-full-text", "/a/1/full", label=_FULL_TEXT_LABEL, says="View full text", target=HTML),
+)  # fmt: skip
+
+STEPS: tuple[Rule, ...] = (
+    Rule(
+        "hidden-redirect", STEP, On.FIELD,
+        '<input type="hidden" name="redirectURL" value="https%3A%2F%2Fwww.example.org%2Fscience%2F1">',
+        "https://www.example.org/science/1", name="redirecturl", read=_unquoted, certain=True,
+    ),
+    Rule(
+        "meta-refresh", STEP, On.META, '<meta http-equiv="Refresh" content="0; URL=\'/science/1\'">',
+        "https://www.example.org/science/1", name="refresh", match=_REFRESH_URL, template=r"\1", certain=True,
+    ),
+    Rule(
+        "script-redirect", STEP, On.SCRIPT, '<script>window.location.href = "/science/1";</script>',
+        "https://www.example.org/science/1", read=_scripted_hops, certain=True,
+    ),
+    Rule(
+        "ovid-journal", STEP, On.SCRIPT, '<script>var journalURL = "https://www.example.org/fulltext/1";</script>',
+        "https://www.example.org/fulltext/1", host="ovid.com", page="https://insights.ovid.com/crossref", read=_journal_url, certain=True,
+    ),
+    Rule(
+        "interstitial-frame", STEP, On.FRAME, '<frameset><frame src="/j/article/viewPDFInterstitial/1/2"></frameset>',
+        "https://www.example.org/j/article/viewPDFInterstitial/1/2", match=pattern("viewPDFInterstitial"),
+    ),
+    anchor("doaj-access", "https://journal.example/1", name="button--primary", host="doaj.org", says="Full text", target=STEP),
+    anchor("pubmed-linkout", "https://journal.example/1", name="link-item", host="pubmed.ncbi.nlm.nih.gov", says="Full text", target=STEP),
+    anchor("repository-link-out", "https://journal.example/1", label=r"^(?:publisher|journal)'?s? (?:web ?site|page|version|full text)$|^(?:access|view|read) (?:the )?(?:article|paper|full text) (?:at|on|from) ",
+           says="Publisher's version", target=STEP),
+)  # fmt: skip

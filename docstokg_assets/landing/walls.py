@@ -1,7 +1,8 @@
 """Recognising a wall: a page that stands between a program and the article. It is left alone, never climbed.
 
-Conservative, because a wall ends a candidate: signs that only challenge pages carry count everywhere; words count only
-on a short page that does not describe an article. An article that mentions cookies is no wall.
+Conservative, because a wall ends a candidate. A page that describes an article (`citation_…`, JSON-LD of an article) is none,
+whatever scripts it loads: firewalls put theirs into every page, readers' comments have captchas, everybody has a cookie
+banner. The machinery of a challenge counts on any other page; words count only where the page says little else.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 
 from resources.records import Reason
 
-_LOOKED_AT = 64 * 1024
+LOOKED_AT = 64 * 1024  # bytes
 _SHORT_PAGE = 3000  # characters of visible text
 
 # Only the machinery of a challenge writes these.
@@ -20,16 +21,24 @@ SIGNS: tuple[tuple[str, Reason], ...] = (
     ("cloudpmc-viewer-pow", Reason.BLOCKED_POW),
     ("pow_challenge", Reason.BLOCKED_POW),
     ("/.within.website/x/cmd/anubis", Reason.BLOCKED_POW),
+    ("anubis_challenge", Reason.BLOCKED_POW),
     ("making sure you&#39;re not a bot", Reason.BLOCKED_POW),
     ("making sure you're not a bot", Reason.BLOCKED_POW),
-    ("__cf_chl", Reason.BLOCKED_WAF),
+    ("_cf_chl_opt", Reason.BLOCKED_WAF),
+    ("__cf_chl_", Reason.BLOCKED_WAF),
     ("cf-browser-verification", Reason.BLOCKED_WAF),
+    ("cf-error-details", Reason.BLOCKED_WAF),
     ("/_fs-ch-", Reason.BLOCKED_WAF),
-    ("_incapsula_resource", Reason.BLOCKED_WAF),
-    ("awswafintegration", Reason.BLOCKED_WAF),
+    ("gokuprops", Reason.BLOCKED_WAF),
+    ("sec-if-cpt-container", Reason.BLOCKED_WAF),
+    ("/_sec/cp_challenge/", Reason.BLOCKED_WAF),
+    ("sucuri_cloudproxy_js", Reason.BLOCKED_WAF),
+    ("vercel security checkpoint", Reason.BLOCKED_WAF),
+    ("/.well-known/ddos-guard/", Reason.BLOCKED_WAF),
     ("captcha-delivery.com", Reason.BLOCKED_CAPTCHA),
     ("px-captcha", Reason.BLOCKED_CAPTCHA),
     ("validate.perfdrive.com", Reason.BLOCKED_CAPTCHA),
+    ("stormcaster.js", Reason.BLOCKED_CAPTCHA),
 )
 # Titles of pages that are nothing but a wall.
 TITLES: tuple[tuple[re.Pattern[str], Reason], ...] = tuple(
@@ -37,11 +46,13 @@ TITLES: tuple[tuple[re.Pattern[str], Reason], ...] = tuple(
     for pattern, reason in (
         (r"preparing to download", Reason.BLOCKED_POW),
         (
-            r"just a moment|attention required|client challenge|access denied|request rejected|security check",
+            r"just a moment|attention required|client challenge|access (?:to this page has been )?denied|request rejected"
+            r"|security (?:check|verification)|checking your browser|ddos protection|pardon our interruption|\b403 forbidden",
             Reason.BLOCKED_WAF,
         ),
         (
-            r"captcha|are you (?:a )?(?:human|robot)|robot check|human verification|unusual traffic",
+            r"captcha|are you (?:a )?(?:human|robot)|robot check|human verification|unusual traffic|access check"
+            r"|validate user|verify you are (?:a )?human|bot (?:check|detection)",
             Reason.BLOCKED_CAPTCHA,
         ),
         (r"cookies? (?:absent|required|disabled|not supported|not enabled)|enable cookies", Reason.BLOCKED_COOKIE),
@@ -52,28 +63,51 @@ TITLES: tuple[tuple[re.Pattern[str], Reason], ...] = tuple(
 PHRASES: tuple[tuple[str, Reason], ...] = (
     ("g-recaptcha", Reason.BLOCKED_CAPTCHA),
     ("h-captcha", Reason.BLOCKED_CAPTCHA),
+    ("hcaptcha.com", Reason.BLOCKED_CAPTCHA),
     ("recaptcha/api.js", Reason.BLOCKED_CAPTCHA),
     ("cf-turnstile", Reason.BLOCKED_CAPTCHA),
+    ("_incapsula_resource", Reason.BLOCKED_WAF),
+    ("incapsula incident id", Reason.BLOCKED_WAF),
+    ("awswafintegration", Reason.BLOCKED_WAF),
     ("please enable cookies", Reason.BLOCKED_COOKIE),
     ("cookies are required", Reason.BLOCKED_COOKIE),
     ("your browser does not accept cookies", Reason.BLOCKED_COOKIE),
+    ("your browser is not accepting cookies", Reason.BLOCKED_COOKIE),
     ("cookies must be enabled", Reason.BLOCKED_COOKIE),
+    ("cookies are disabled", Reason.BLOCKED_COOKIE),
     ("enable javascript and cookies to continue", Reason.BLOCKED_WAF),
+    ("please enable js and disable any ad blocker", Reason.BLOCKED_WAF),
     ("the requested url was rejected", Reason.BLOCKED_WAF),
+    ("you don't have permission to access", Reason.BLOCKED_WAF),
+    ("there was a problem providing the content you requested", Reason.BLOCKED_WAF),
+    ("your request has been blocked", Reason.BLOCKED_WAF),
+    ("unusual traffic", Reason.BLOCKED_CAPTCHA),
     ("please verify you are a human", Reason.BLOCKED_CAPTCHA),
+    ("confirm you are a human", Reason.BLOCKED_CAPTCHA),
+    ("press & hold", Reason.BLOCKED_CAPTCHA),
+    ("you must be logged in", Reason.BLOCKED_LOGIN),
+    ("log in or purchase", Reason.BLOCKED_LOGIN),
+    ("purchase access to this article", Reason.BLOCKED_LOGIN),
 )
 ADDRESSES: tuple[tuple[re.Pattern[str], Reason], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), reason)
     for pattern, reason in (
         (r"cookieAbsent|/cookie[-_]?(?:error|required|wall)\b", Reason.BLOCKED_COOKIE),
-        (r"//validate\.perfdrive\.com|/captcha\b|captcha-delivery\.com", Reason.BLOCKED_CAPTCHA),
         (
-            r"//(?:login|idp|sso|signin)\.|/(?:login|signin|sign-in|logon|wayf|idp|sso|ssostart)(?:\.[a-z]{2,4})?(?=[/?#]|$)|shibboleth",
+            r"//validate\.perfdrive\.com|/captcha\b|captcha-delivery\.com|//www\.google\.com/sorry/",
+            Reason.BLOCKED_CAPTCHA,
+        ),
+        (
+            r"//(?:login|idp|sso|signin|auth|accounts)\.|shibboleth|/idp/"
+            r"|/(?:login|signin|sign-in|logon|wayf|idp|sso|ssostart|showlogin|institutional-login)(?:\.[a-z]{2,4})?(?=[/?#]|$)",
             Reason.BLOCKED_LOGIN,
         ),
     )
 )
-_ARTICLE = re.compile(r"(?i)<meta[^<>]{0,200}citation_(?:title|pdf_url|doi)")
+_ARTICLE = re.compile(
+    r"(?i)<meta[^<>]{0,200}(?:citation_(?:title|pdf_url|doi|author)|bepress_citation_title|eprints\.title)"
+    r"|\"@type\"\s{0,5}:\s{0,5}\"(?:ScholarlyArticle|MedicalScholarlyArticle)\""
+)
 _TITLE = re.compile(r"(?i)<title[^<>]{0,200}>([^<]{0,300})")
 _TAG = re.compile(r"<[^<>]*>")
 
@@ -84,15 +118,23 @@ def recognise_wall(status: int, headers: Mapping[str, str], body_start: bytes, u
         return by_header
     if b"%PDF-" in body_start[:1024]:
         return None
-    text = body_start[:_LOOKED_AT].decode("utf-8", "replace")
+    text = body_start[:LOOKED_AT].decode("utf-8", "replace")
     lowered = text.lower()
     if lowered.strip() in ("rate exceeded.", "error code: 1015"):
         return Reason.RATE_LIMITED
-    if sign := next((reason for sign, reason in SIGNS if sign in lowered), None):
-        return sign
     if "<" not in text or _ARTICLE.search(text):
         return None
-    return _by_address(url) or _by_words(lowered)
+    if sign := next((reason for sign, reason in SIGNS if sign in lowered), None):
+        return sign
+    return wall_at(url) or _by_words(lowered)
+
+
+def wall_at(url: str) -> Reason | None:
+    """The wall that an address names, before anybody asks it. An article's parameters may name a login page to come back
+    from; only host and path say where we are."""
+    parts = urlsplit(url)
+    where = f"//{parts.netloc}{parts.path}"
+    return next((reason for pattern, reason in ADDRESSES if pattern.search(where)), None)
 
 
 def _by_header(status: int, headers: Mapping[str, str], body_start: bytes) -> Reason | None:
@@ -101,15 +143,10 @@ def _by_header(status: int, headers: Mapping[str, str], body_start: bytes) -> Re
     action = headers.get("x-amzn-waf-action", "").lower()
     if action:
         return Reason.BLOCKED_CAPTCHA if action == "captcha" else Reason.BLOCKED_WAF
+    if headers.get("x-datadome", "").lower() == "protected" and status in (401, 403):
+        return Reason.BLOCKED_CAPTCHA
     # Nobody else answers a GET of a page or file with "accepted" and nothing.
     return Reason.BLOCKED_WAF if status == 202 and not body_start.strip() else None
-
-
-def _by_address(url: str) -> Reason | None:
-    """An article's parameters may name a login page to come back from; only host and path say where we are."""
-    parts = urlsplit(url)
-    where = f"//{parts.netloc}{parts.path}"
-    return next((reason for pattern, reason in ADDRESSES if pattern.search(where)), None)
 
 
 def _by_words(lowered: str) -> Reason | None:

@@ -158,9 +158,9 @@ def written_in_place(module: ModuleType) -> Iterator[tuple[re.Pattern[Any], bool
 
 
 def searched_for(module: ModuleType, name: str, table: bool) -> bool:
-    """Whether a pattern may begin anywhere in a text. Those of tables may, but for the landing rules, which match a value."""
+    """Whether a pattern may begin anywhere in a text. Those of tables may."""
     source = Path(module.__file__).read_text() if module.__file__ else ""
-    return (table and name != "RULES") or bool(re.search(rf"\b{name}\.(?:{'|'.join(ANYWHERE)})\b", source))
+    return table or bool(re.search(rf"\b{name}\.(?:{'|'.join(ANYWHERE)})\b", source))
 
 
 def collect() -> dict[str, tuple[re.Pattern[Any], bool]]:

@@ -1,0 +1,270 @@
+"""Judging a link that the page does not declare: what it is instead of the article, and how much speaks for it.
+
+A wrong file is worse than none. A link is turned down by what it says, by its file's name, by the names of the parts it
+stands in, by the heading above it, and when it names another work than the page. Everything looked at is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import unquote, urlsplit
+
+from lxml import html
+
+from docstokg_assets.landing.page import Anchor, Page, identities, words_of
+from resources.http.canonical import host_of
+
+ENOUGH = 5  # points that make a link the article
+_DEPTH = 12  # ancestors whose names say where a link stands
+_PROSE = 160  # characters around a link that make it part of a sentence
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6", "summary", "legend", "dt"})
+_RESOLVERS = frozenset(
+    {"doi.org", "dx.doi.org", "www.doi.org", "hdl.handle.net", "scholar.google.com", "creativecommons.org"}
+)
+_OTHER_FORMATS = re.compile(
+    r"(?i)\.(?:docx?|odt|rtf|epub|mobi|txt|zip|gz|rar|7z|xlsx?|csv|pptx?|jpe?g|png|gif|svg|tiff?|webp|mp[34]|avi|mov"
+    r"|bib|ris|enw|css|js|json|rdf|ttl|torrent)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NotTheArticle:
+    """What a link is instead: by what it says, by its file's name, by the parts around it, by the heading above it."""
+
+    why: str
+    said: re.Pattern[str]
+    file: re.Pattern[str]
+    around: re.Pattern[str]
+    by_heading: bool = False
+
+
+def _row(why: str, said: str, file: str = r"(?!)", around: str = r"(?!)", by_heading: bool = False) -> NotTheArticle:
+    patterns = (re.compile(pattern, re.IGNORECASE) for pattern in (said, file, around))
+    return NotTheArticle(why, *patterns, by_heading=by_heading)
+
+
+NOT_THE_ARTICLE: tuple[NotTheArticle, ...] = (
+    _row(
+        "supplement",
+        r"suppl[ei]|append(?:ix|ices)|additional files?|supporting info|data ?set|multimedia|\banexo|\bannexe|\banhang"
+        r"|приложени|补充|附件|付録|보충",
+        r"suppl[ei]|[-_]suppl?\b|append(?:ix|ices)|\bmmc[0-9]|moesm|_esm\b|[-_.]sapp\b|[-_]sm\b|[-_]si[-_0-9.]|supporting"
+        r"|_app[0-9]|[-_.]s[0-9]{1,3}\.pdf|dataset",
+        r"suppl|appendix|additional-file|supporting-info|attach_additional",
+        by_heading=True,
+    ),
+    _row(
+        "references",
+        r"^\W*(?:[0-9ivx]+\W+)?(?:references?|bibliograph\w*|literature(?: cited)?|notes|works cited|literatur\w*"
+        r"|referencias|referências|références|литература|参考文献|참고문헌)\W*$|\bcit(?:ing|ed) (?:by|articles?)",
+        around=r"\b(?:refs|references?|cited|citing|footnotes?|endnotes?)\b|reflist|ref-list|references|bibliograph"
+        r"|citation-list|citedby|cited-by",
+        by_heading=True,
+    ),
+    _row(
+        "related",
+        r"(?:related|recommended|similar|previous|next|other|more|popular|most read|most viewed|latest) (?:articles?|papers?"
+        r"|content|publications?|items?|works?)|you may also|readers? also",
+        around=r"related|recommend|similar|most-?(?:read|view|cited|popular)|trending|also-?read|latest-articles|popular"
+        r"|(?:other|more|next|prev|previous)[-_]?articles?|carousel",
+        by_heading=True,
+    ),
+    _row(
+        "issue",
+        r"(?:full|whole|entire|complete|this) (?:issue|volume|book|proceedings)|front ?matter|back ?matter|table of contents"
+        r"|editorial board|masthead|cover (?:page|image)|sumario|sommaire|inhaltsverzeichnis|(?:número|numéro) compl",
+        r"front[-_ ]?matter|back[-_ ]?matter|masthead|[-_]toc\b|booktoc|(?:full|whole)[-_]?issue|issue[-_]?pdf|title[-_]?page",
+        r"\btoc\b|table-of-contents|obj_issue|issue-(?:item|toc|pdf|cover)|toc-?(?:article|item|entry)|search-results?"
+        r"|article-list|obj_article_summary",
+    ),
+    _row(
+        "guidelines",
+        r"(?:author|reviewer|submission|user|style)s?'? (?:guide|guidelines|information|instructions|manual|agreement)|guide for"
+        r"|guidelines? for|instructions? (?:for|to)|(?:information )?for authors|(?:manuscript|article|paper|word|latex) template"
+        r"|copyright (?:form|transfer|notice|agreement)|(?:licen[cs]e|deposit|transfer) (?:agreement|form)|checklist"
+        r"|brochure|\bfl[iy]er\b|media kit|terms (?:of|and)|privacy (?:policy|notice|statement)|cookie policy|price list"
+        r"|call for papers|order form|subscription|catalogue?|modern slavery|annual report|\bfaq\b|\bhelp\b|disclosure form"
+        r"|(?:get|install) (?:adobe|acrobat)|acrobat reader|adobe reader|directrices|normas (?:para|de)|instrucciones|consignes|правила",
+        r"guide(?:lines?)?[-_ ]?(?:for|to)[-_ ]|authors?[-_ ]?guide|for[-_]?authors|template|agreement|checklist|brochure"
+        r"|fl[iy]er|media[-_]?kit|user[-_]?(?:guide|manual)|terms[-_]?of|privacy[-_]?policy|policies|price[-_]?list|order[-_]?form"
+        r"|coi[-_]?disclosure|call[-_]for[-_]papers|leaflet",
+        r"guidelines|for-authors|author-info|cookie|advert|sponsor|\bads?\b|author-guide",
+    ),
+    _row(
+        "companion",
+        r"\b(?:slides?|poster|presentation|video|audio|transcript)\b|figures? (?:only|pdf)|peer[- ]review|reviewers?'? (?:comments|reports?)"
+        r"|decision letter|reporting summary|review history|author response|correction|erratum|corrigendum|\bcitations?\b"
+        r"|bibtex|\bris\b|metadata|first page|preview|sample|extract\b|^\W*(?:view |download )?abstracts?\W*$|abstracts? (?:only|book)|book of abstracts|cover letter|summary pdf|statistics",
+        r"slides|poster|figures|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary"
+        r"|downloadtable|downloadfigure|googlepreview",
+        r"\bfig(?:ure)?s?\b|\btable-(?:wrap|download|responsive-tools)|peer-review|review-history",
+    ),
+    _row("paywall", r"purchase|\bbuy\b|\brent\b|subscribe|request (?:a )?(?:copy|pdf|full)|\blog ?in\b|sign in|institutional access|get access"),
+)  # fmt: skip
+
+# What links to the article say beside "PDF", in the languages of the large national platforms.
+_SPOKEN = frozenset(
+    """
+    a accepted access afficher als and anzeigen apri archivo arquivo article articolo articulo artigo artikel
+    artykuł artículo as au author authors baca baixar bytes celý cijeli click completo consulter de descarcă
+    descargar deutsch document documento dokument download downloaden el en eng english es esp español file final
+    for format fr français free full fulltekst fulltext get görüntüle here herunterladen in indir inglês integral
+    intégral it italiano kb kib koko la ladda last lataa le lengkap letöltés lire makale manuscript mb metin mib
+    muat ned ner new o of online only open openen opens or original otwórz p page pages paper pełny pl plik plný
+    pobierz por português pp preprint preuzmi print pt publication published read ru s save scarica stáhnout
+    submitted szöveg tab tam teks tekst teksti teljes testo text texte texto the this to toàn tr turun télécharger
+    türkçe tải unduh ver version view volledige volltext văn về window xuống öffnen κατέβασμα κείμενο πλήρες в
+    завантажити открыть повний полный рус русский скачать статті статьи статью статья текст файл формате читать
+    להורדה מאמר الكامل المقال النص تحميل تنزيل دانلود متن مقاله کامل
+    """.split()
+)
+# Languages without spaces: their words are taken out wherever they stand.
+_SPOKEN_PIECE = re.compile(
+    r"下载|下載|全文|阅读|浏览|查看|在线|免费|原文|文件|本文|ダウンロード|フルテキスト|を|表示|閲覧|形式|日本語|英語|다운로드|원문|전문|보기|ดาวน์โหลด|บทความ|ฉบับเต็ม|中文|英文|版"
+)
+_MEANS_FULL_TEXT = re.compile(
+    r"(?i)full[ -]?text|download|télécharger|texte intégral|descargar|texto completo|baixar|texto integral|volltext"
+    r"|herunterladen|scarica|testo completo|скачать|полный текст|indir|tam metin|pobierz|pełny tekst|fulltext|unduh"
+    r"|下载|下載|全文|原文|本文|ダウンロード|다운로드|원문|view/open|تحميل|دانلود"
+)
+_SUPPLEMENT_FOLDER = re.compile(r"(?i)/suppl_file/|/doi/suppl/|/MediaObjects/|/supplementary/|/suppl_data/")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_PDF_ADDRESS = re.compile(
+    r"(?i)/e?pdf(?:s|ft|direct|download)?(?:[/?;]|$)|[?&=/_-](?:type|format|pdf|tipo|mime)?=?(?:application/)?pdf(?:[&=;/]|$)"
+)
+_FILE_ADDRESS = re.compile(r"(?i)download|getfile|viewfile|attachment|bitstream|retrieve|/files?/")
+_SLUG = re.compile(r"[\w.()-]{5,120}")
+_GENERIC_SLUGS = frozenset(
+    {"index", "article", "articles", "abstract", "fulltext", "landing", "detail", "details", "summary"}
+)
+
+
+def unusable(link: str) -> str | None:
+    """Why an address cannot be the file, whoever names it."""
+    parts = urlsplit(link)
+    if _OTHER_FORMATS.search(unquote(parts.path)):
+        return "other-format"
+    return "no-file" if host_of(link) in _RESOLVERS or (parts.path in ("", "/") and not parts.query) else None
+
+
+def why_not(page: Page, anchor: Anchor | None, link: str) -> str | None:
+    """What a link is instead of the article, or None when nothing speaks against it."""
+    if _names_another_work(page, link):
+        return "another-work"
+    if anchor is not None and _leads_elsewhere(page, anchor, link):
+        return "elsewhere"
+    parts = urlsplit(link)
+    if _SUPPLEMENT_FOLDER.search(parts.path):
+        return "supplement"
+    file = unquote(parts.path.rstrip("/").rpartition("/")[2])
+    spoken = (anchor.words, anchor.hints) if anchor else ()
+    heading = _heading(anchor.element) if anchor else ""
+    around = _names_around(anchor.element) if anchor else ""
+    for row in NOT_THE_ARTICLE:
+        if any(row.said.search(words) for words in spoken) or row.file.search(file) or row.around.search(around):
+            return row.why
+        if row.by_heading and row.said.search(heading):
+            return row.why
+    return None
+
+
+def points(page: Page, anchor: Anchor, link: str) -> int:
+    """How much speaks for a link that no rule knows."""
+    path = urlsplit(link).path.lower()
+    said = max(_says(anchor.words), _says(anchor.hints) - 1)
+    named = 2 * any("pdf" in name for name in anchor.names)
+    file = 3 if path.endswith(".pdf") else 2 if _PDF_ADDRESS.search(link) else bool(_FILE_ADDRESS.search(link))
+    if not (file or named or "pdf" in f"{anchor.words} {anchor.hints}".lower()) or (
+        path.endswith((".html", ".htm")) and said < ENOUGH
+    ):
+        return 0  # a link to some other form of the text
+    own = 3 * _names_this_work(page, link)
+    titled = 2 * (file == 3 and len(anchor.words) > 15 and anchor.words.lower() in _titles(page))
+    same_site = 1 if _site(host_of(link)) == _site(page.host) else -2
+    return said + named + file + own + titled + same_site - _in_passing(anchor.element)
+
+
+def _leads_elsewhere(page: Page, anchor: Anchor, link: str) -> bool:
+    """Another site's file is the article only where the link says that it is a file."""
+    offered = max(_says(anchor.words), _says(anchor.hints)) >= 3 or any("pdf" in name for name in anchor.names)
+    return not offered and anchor.element.tag == "a" and _site(host_of(link)) != _site(page.host)
+
+
+def _says(words: str) -> int:
+    """5 when a label is the name of the PDF and nothing else, 3 when it offers the full text, less when it mentions it."""
+    lowered = words.lower()
+    rest = _SPOKEN_PIECE.sub(" ", lowered.replace("epdf", " ").replace("pdf", " "))
+    others = sum(word not in _SPOKEN for word in _LETTERS.findall(rest))
+    if "pdf" in lowered:
+        return 5 if not others else 2 if others <= 2 else 1
+    return 3 if not others and _MEANS_FULL_TEXT.search(lowered) else 0
+
+
+def _names_another_work(page: Page, link: str) -> bool:
+    return any(
+        kind in page.identities and not any(_same(name, own) for name in names for own in page.identities[kind])
+        for kind, names in identities(link).items()
+    )
+
+
+def _names_this_work(page: Page, link: str) -> bool:
+    """The link holds an identifier of the page, or what its own address ends in."""
+    named = identities(link)
+    if any(
+        _same(name, own) for kind, names in named.items() for name in names for own in page.identities.get(kind, ())
+    ):
+        return True
+    slug = urlsplit(page.url).path.rstrip("/").rpartition("/")[2].partition(".htm")[0].lower()
+    return bool(_SLUG.fullmatch(slug)) and slug not in _GENERIC_SLUGS and slug in unquote(link).lower()
+
+
+def _same(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _titles(page: Page) -> set[str]:
+    return page.titles | {title.lower() for title in page.metas.get("citation_title", ())}
+
+
+def _site(host: str) -> str:
+    return ".".join(host.split(".")[-2:])
+
+
+def _names_around(element: html.HtmlElement) -> str:
+    names = []
+    for ancestor in islice((element, *islice(element.iterancestors(), _DEPTH)), _DEPTH):
+        if ancestor.tag in ("body", "html"):
+            break
+        names.append(f"{ancestor.get('class', '')} {ancestor.get('id', '')}"[:200])
+    return " ".join(names)
+
+
+def _heading(element: html.HtmlElement) -> str:
+    """The nearest heading above an element, within a few steps."""
+    node = element
+    for _ in range(5):
+        for before in islice(node.itersiblings(preceding=True), 12):
+            if before.tag in _HEADINGS:
+                return words_of(before, 80)
+        node = node.getparent()
+        if node is None or node.tag == "body":
+            break
+    return ""
+
+
+def _in_passing(element: html.HtmlElement) -> int:
+    """How much speaks against the place: in the middle of a sentence, or in the frame of the site."""
+    for depth, ancestor in enumerate(islice(element.iterancestors(), _DEPTH)):
+        if ancestor.tag == "footer" or "footer" in ancestor.get("class", "").lower():
+            return 4
+        if (
+            depth < 4
+            and ancestor.tag in ("p", "li", "td", "dd", "span")
+            and len(words_of(ancestor, 400)) > len(words_of(element)) + _PROSE
+        ):
+            return 3
+        if ancestor.tag == "nav":
+            return 1
+    return 0

@@ -1,0 +1,211 @@
+"""A page, read once: everything that rules look at, gathered in one walk. Fetches nothing, judges nothing.
+
+The page is hostile until shown otherwise: any encoding, any nesting, any size up to the client's cap. What is gathered is
+bounded, so that a hundred rules cost no more on a large page than on a small one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import islice
+from urllib.parse import unquote, urldefrag, urljoin
+
+from lxml import etree, html
+from w3lib.encoding import html_to_unicode
+
+from docstokg_assets.identifiers import normalize_url
+from resources.http.canonical import host_of
+
+_MAX_OF_A_KIND = 3000  # elements; more links than this are no landing page
+_MAX_ADDRESS = 2048
+_MAX_SCRIPTS, _MAX_SCRIPT = 200, 2_000_000  # scripts, and characters of one
+_WORDS = 200  # characters of what a link says
+_TAGS = ("meta", "link", "a", "area", "button", "form", "iframe", "embed", "object", "frame", "script", "input", "h1")
+# Other places than href where a button keeps its address; `onclick` holds it in a call.
+_ADDRESS_ATTRIBUTES = (
+    "href",
+    "data-article-url",
+    "data-pdf-url",
+    "data-popup",
+    "data-download-url",
+    "data-href",
+    "action",
+)
+_CALLED = re.compile(r"""(?i)(?:open|location|href|assign|replace|download\w{0,20})\W{1,6}["']([^"'\s]{4,1000})["']""")
+# What names a work, wherever it stands: an address that names another one leads to another work.
+_IDENTITIES = (
+    ("doi", re.compile(r"10\.[0-9]{4,9}/[^\s\"'<>?#&]{2,200}")),
+    ("pii", re.compile(r"(?<![a-z0-9])s[0-9]{15}[0-9x](?![0-9])")),
+    ("pmcid", re.compile(r"(?<![a-z0-9])pmc[0-9]{4,9}")),
+    ("arxiv", re.compile(r"(?<=/)[0-9]{4}\.[0-9]{4,5}(?=v[0-9]|\.pdf|/|$)")),
+)
+# What follows an identifier in an address; taken off as long as there is any.
+_TAIL = re.compile(
+    r"(?:\.full|\.e?pdf|\.xml|\.html?|/e?pdf[a-z]{0,8}|/full|/abstract|/meta|/html|/xml|/download|v[0-9]{1,2}|[/.,;)]{1,3})$"
+)
+_IDENTIFYING = ("citation_doi", "dc.identifier", "dc.identifier.doi", "dcterms.identifier", "prism.doi", "doi")
+_IDENTIFYING += ("bepress_citation_doi", "citation_pii", "publication_doi", "evt-doipage", "citation_arxiv_id")
+
+
+@dataclass(slots=True)
+class Anchor:
+    """Something to click: its address as written, what it says, and the names of its parts."""
+
+    address: str
+    element: html.HtmlElement
+    names: frozenset[str]  # class and id, in lower case
+    words: str
+    hints: str = ""  # title, label for screen readers, file name, pictures: said, but not in the text
+
+
+@dataclass(slots=True)
+class Page:
+    url: str
+    root: html.HtmlElement
+    base: str = ""
+    metas: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    links: list[tuple[str, str, str]] = field(default_factory=list)  # rel, type, href
+    anchors: list[Anchor] = field(default_factory=list)
+    frames: list[tuple[str, html.HtmlElement]] = field(default_factory=list)
+    scripts: list[tuple[str, str]] = field(default_factory=list)  # type, text
+    fields: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    titles: set[str] = field(default_factory=set)
+    identities: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def host(self) -> str:
+        return host_of(self.url)
+
+    def absolute(self, value: str) -> str | None:
+        """A value of the page as an address to ask, or None: fragments, scripts and mail addresses lead nowhere."""
+        cleaned = "".join(value.split("\n")).replace("\t", "").replace("\r", "").replace("\\", "/").strip()
+        cleaned = cleaned.replace("&amp;", "&")  # escaped twice
+        lowered = cleaned[:12].lower()
+        if (
+            not cleaned
+            or "{{" in cleaned
+            or lowered.startswith(("#", "javascript:", "mailto:", "data:", "tel:", "about:"))
+        ):
+            return None
+        if lowered.startswith("www."):
+            cleaned = f"https://{cleaned}"
+        try:
+            return normalize_url(urldefrag(urljoin(self.base, cleaned))[0])
+        except ValueError:
+            return None
+
+
+def read_page(page: bytes, content_type: str | None, url: str) -> Page | None:
+    """The page, or None when there is nothing to read."""
+    root = parse(page, content_type)
+    if root is None:
+        return None
+    made = Page(url, root, base=url)
+    base = next(iter(root.xpath("//base/@href")), None)
+    made.base = (made.absolute(base) if base else None) or url
+    counts: dict[str, int] = defaultdict(int)
+    for element in root.iter(*_TAGS):
+        counts[element.tag] += 1
+        if counts[element.tag] <= _MAX_OF_A_KIND:
+            _gather(made, element)
+    own = " ".join(value for name in _IDENTIFYING for value in made.metas.get(name, ())[:5])
+    made.identities = identities(f"{url} {own}")
+    return made
+
+
+def identities(text: str) -> dict[str, set[str]]:
+    """The identifiers of works that a text names, by kind, in lower case."""
+    lowered = unquote(text[: 4 * _MAX_ADDRESS]).lower()
+    found = {kind: {_bare(name) for name in pattern.findall(lowered)} for kind, pattern in _IDENTITIES}
+    return {kind: names for kind, names in found.items() if names}
+
+
+def _bare(name: str) -> str:
+    while (shorter := _TAIL.sub("", name)) != name:
+        name = shorter
+    return name
+
+
+def parse(page: bytes, content_type: str | None) -> html.HtmlElement | None:
+    """The page as a tree. Encoding as in browsers: BOM, header, meta; then UTF-8 if it is, else windows-1252."""
+    parser = html.HTMLParser(encoding="utf-8", huge_tree=False, no_network=True, remove_comments=True)
+    try:
+        return html.document_fromstring(_text(page, content_type).encode("utf-8", "replace"), parser=parser)
+    except (etree.LxmlError, ValueError):
+        return None
+
+
+def words_of(element: html.HtmlElement, limit: int = _WORDS) -> str:
+    """What an element says, from its first pieces: nesting without end must not be read without end."""
+    pieces: list[str] = []
+    pending: list[html.HtmlElement | str] = [element]
+    for _ in range(60):
+        if not pending:
+            break
+        node = pending.pop()
+        if isinstance(node, str):
+            pieces.append(node[:limit])
+        elif isinstance(node.tag, str) and node.tag not in ("script", "style"):
+            pieces.append((node.text or "")[:limit])
+            inner = [part for child in islice(node, 20) for part in (child, child.tail or "")]
+            pending.extend(reversed(inner))
+    return " ".join(" ".join(pieces).split())[:limit]
+
+
+def _text(page: bytes, content_type: str | None) -> str:
+    header = content_type if content_type and "charset" in content_type.lower() else None
+    start = page[:64].lstrip()
+    for mark, encoding in ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be")):
+        if start.startswith(mark):
+            return page.decode(encoding, "replace")
+    body = page if page[:2] in (b"\xff\xfe", b"\xfe\xff") else page.replace(b"\0", b"")
+    _, text = html_to_unicode(header, body, auto_detect_fun=_detect, default_encoding="utf-8")
+    return text.replace("\0", "")
+
+
+def _detect(body: bytes) -> str:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return "windows-1252"
+    return "utf-8"
+
+
+def _gather(page: Page, element: html.HtmlElement) -> None:
+    tag = element.tag
+    if tag == "meta":
+        for name in {element.get(key, "").lower().strip() for key in ("name", "property", "http-equiv", "itemprop")} - {
+            ""
+        }:
+            page.metas[name].append(element.get("content", "")[:_MAX_ADDRESS].strip())
+    elif tag == "link":
+        rel, kind = element.get("rel", "").lower(), element.get("type", "").lower().strip()
+        page.links.append((rel, kind, element.get("href", "")))
+    elif tag in ("a", "area", "button", "form"):
+        _gather_anchor(page, element)
+    elif tag in ("iframe", "embed", "object", "frame"):
+        source = element.get("src") or element.get("data") or element.get("data-src") or ""
+        page.frames.append((source[:_MAX_ADDRESS], element))
+    elif tag == "script":
+        if element.text and len(page.scripts) < _MAX_SCRIPTS:
+            page.scripts.append((element.get("type", "").lower(), element.text[:_MAX_SCRIPT]))
+    elif tag == "input":
+        page.fields[element.get("name", "").lower()].append(element.get("value", "")[:_MAX_ADDRESS])
+    else:
+        page.titles.add(words_of(element).lower())
+
+
+def _gather_anchor(page: Page, element: html.HtmlElement) -> None:
+    addresses = [element.get(name) for name in _ADDRESS_ATTRIBUTES]
+    if (clicked := element.get("onclick")) and (called := _CALLED.search(clicked[:_MAX_ADDRESS])):
+        addresses.append(called[1])
+    names = frozenset(f"{element.get('class', '')} {element.get('id', '')}"[:500].lower().split())
+    hints = [element.get(name, "") for name in ("title", "aria-label", "download", "data-title", "data-download-type")]
+    for image in islice(element.iter(), 12):
+        if image.tag == "img":
+            hints += [image.get("alt", ""), image.get("src", "").rpartition("/")[2].partition(".")[0]]
+    for address in dict.fromkeys(address for address in addresses if address):
+        if len(address) <= _MAX_ADDRESS and not address.startswith("#"):
+            page.anchors.append(Anchor(address, element, names, words_of(element), " ".join(hints)[:300].strip()))
