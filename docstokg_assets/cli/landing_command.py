@@ -19,7 +19,6 @@ from docstokg_assets.cli.report_commands import fail
 from docstokg_assets.cli.run_commands import DONE, SOMETHING_LEFT, working_root
 
 if TYPE_CHECKING:
-    from docstokg_assets.landing.extract import Found
     from resources.http.messages import Request, Response
 
 app = typer.Typer()
@@ -109,9 +108,12 @@ def _fetch(url: str, config: Path | None, no_robots: bool) -> Response:
     loaded = load_for_cli(config, os.environ, overrides_from(no_robots=no_robots)).value
     require_contact(loaded)
     try:
-        with working_root(loaded, dry_run=True) as (effective, limits), open_services(effective, limits) as services:
-            with DownloadRun(services, kind="landing", dry_run=True) as run:
-                return run.asker().ask(page())
+        with (
+            working_root(loaded, dry_run=True) as (effective, limits),
+            open_services(effective, limits) as services,
+            DownloadRun(services, kind="landing", dry_run=True) as run,
+        ):
+            return run.asker().ask(page())
     except HttpError as error:
         fail(f"{url} could not be had ({error.reason}): {error}. Save the page and give it with --file.")
     except (CatalogError, LimiterUnavailable, OSError) as error:

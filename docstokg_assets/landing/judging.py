@@ -41,16 +41,18 @@ class NotTheArticle:
 
 
 def _row(why: str, said: str, file: str = r"(?!)", around: str = r"(?!)", by_heading: bool = False) -> NotTheArticle:
-    patterns = (re.compile(pattern, re.IGNORECASE) for pattern in (said, file, around))
-    return NotTheArticle(why, *patterns, by_heading=by_heading)
+    said_, file_, around_ = (re.compile(pattern, re.IGNORECASE) for pattern in (said, file, around))
+    return NotTheArticle(why, said_, file_, around_, by_heading)
 
 
 NOT_THE_ARTICLE: tuple[NotTheArticle, ...] = (
     _row(
         "supplement",
-        r"suppl[ei]|append(?:ix|ices)|additional files?|supporting info|data ?set|multimedia|\banexo|\bannexe|\banhang"
+        r"suppl[ei]|append(?:ix|ices)|additional files?|supporting info|data ?set|multimedia|\banexo|\bannexe"
+        r"|\banhang"
         r"|приложени|补充|附件|付録|보충",
-        r"suppl[ei]|[-_]suppl?\b|append(?:ix|ices)|\bmmc[0-9]|moesm|_esm\b|[-_.]sapp\b|[-_]sm\b|[-_]si[-_0-9.]|supporting"
+        r"suppl[ei]|[-_]suppl?\b|append(?:ix|ices)|\bmmc[0-9]|moesm|_esm\b|[-_.]sapp\b|[-_]sm\b|[-_]si[-_0-9.]"
+        r"|supporting"
         r"|_app[0-9]|[-_.]s[0-9]{1,3}\.pdf|dataset",
         r"suppl|appendix|additional-file|supporting-info|attach_additional",
         by_heading=True,
@@ -65,64 +67,85 @@ NOT_THE_ARTICLE: tuple[NotTheArticle, ...] = (
     ),
     _row(
         "related",
+        r""
         r"(?:related|recommended|similar|previous|next|other|more|popular|most read|most viewed|latest) (?:articles?|papers?"
         r"|content|publications?|items?|works?)|you may also|readers? also",
-        around=r"related|recommend|similar|most-?(?:read|view|cited|popular)|trending|also-?read|latest-articles|popular"
+        around=r"related|recommend|similar|most-?(?:read|view|cited|popular)|trending|also-?read|latest-articles"
+        r"|popular"
         r"|(?:other|more|next|prev|previous)[-_]?articles?|carousel",
         by_heading=True,
     ),
     _row(
         "issue",
-        r"(?:full|whole|entire|complete|this) (?:issue|volume|book|proceedings)|front ?matter|back ?matter|table of contents"
+        r"(?:full|whole|entire|complete|this) (?:issue|volume|book|proceedings)|front ?matter|back ?matter"
+        r"|table of contents"
         r"|editorial board|masthead|cover (?:page|image)|sumario|sommaire|inhaltsverzeichnis|(?:número|numéro) compl",
-        r"front[-_ ]?matter|back[-_ ]?matter|masthead|[-_]toc\b|booktoc|(?:full|whole)[-_]?issue|issue[-_]?pdf|title[-_]?page",
-        r"\btoc\b|table-of-contents|obj_issue|issue-(?:item|toc|pdf|cover)|toc-?(?:article|item|entry)|search-results?"
+        r"front[-_ ]?matter|back[-_ ]?matter|masthead|[-_]toc\b|booktoc|(?:full|whole)[-_]?issue|issue[-_]?pdf"
+        r"|title[-_]?page",
+        r"\btoc\b|table-of-contents|obj_issue|issue-(?:item|toc|pdf|cover)|toc-?(?:article|item|entry)"
+        r"|search-results?"
         r"|article-list|obj_article_summary",
     ),
     _row(
         "guidelines",
-        r"(?:author|reviewer|submission|user|style)s?'? (?:guide|guidelines|information|instructions|manual|agreement)|guide for"
-        r"|guidelines? for|instructions? (?:for|to)|(?:information )?for authors|(?:manuscript|article|paper|word|latex) template"
+        r""
+        r"(?:author|reviewer|submission|user|style)s?'? (?:guide|guidelines|information|instructions|manual|agreement)"
+        r"|guide for"
+        r"|guidelines? for|instructions? (?:for|to)|(?:information )?for authors"
+        r"|(?:manuscript|article|paper|word|latex) template"
         r"|copyright (?:form|transfer|notice|agreement)|(?:licen[cs]e|deposit|transfer) (?:agreement|form)|checklist"
-        r"|brochure|\bfl[iy]er\b|media kit|terms (?:of|and)|privacy (?:policy|notice|statement)|cookie policy|price list"
-        r"|call for papers|order form|subscription|catalogue?|modern slavery|annual report|\bfaq\b|\bhelp\b|disclosure form"
-        r"|(?:get|install) (?:adobe|acrobat)|acrobat reader|adobe reader|directrices|normas (?:para|de)|instrucciones|consignes|правила",
-        r"guide(?:lines?)?[-_ ]?(?:for|to)[-_ ]|authors?[-_ ]?guide|for[-_]?authors|template|agreement|checklist|brochure"
-        r"|fl[iy]er|media[-_]?kit|user[-_]?(?:guide|manual)|terms[-_]?of|privacy[-_]?policy|policies|price[-_]?list|order[-_]?form"
+        r"|brochure|\bfl[iy]er\b|media kit|terms (?:of|and)|privacy (?:policy|notice|statement)|cookie policy"
+        r"|price list"
+        r"|call for papers|order form|subscription|catalogue?|modern slavery|annual report|\bfaq\b|\bhelp\b"
+        r"|disclosure form"
+        r"|(?:get|install) (?:adobe|acrobat)|acrobat reader|adobe reader|directrices|normas (?:para|de)"
+        r"|instrucciones|consignes|правила",
+        r"guide(?:lines?)?[-_ ]?(?:for|to)[-_ ]|authors?[-_ ]?guide|for[-_]?authors|template|agreement"
+        r"|checklist|brochure"
+        r"|fl[iy]er|media[-_]?kit|user[-_]?(?:guide|manual)|terms[-_]?of|privacy[-_]?policy|policies"
+        r"|price[-_]?list|order[-_]?form"
         r"|coi[-_]?disclosure|call[-_]for[-_]papers|leaflet",
         r"guidelines|for-authors|author-info|cookie|advert|sponsor|\bads?\b|author-guide",
     ),
     _row(
         "companion",
-        r"\b(?:slides?|poster|presentation|video|audio|transcript)\b|figures? (?:only|pdf)|peer[- ]review|reviewers?'? (?:comments|reports?)"
-        r"|decision letter|reporting summary|review history|author response|correction|erratum|corrigendum|\bcitations?\b"
-        r"|bibtex|\bris\b|metadata|first page|preview|sample|extract\b|^\W*(?:view |download )?abstracts?\W*$|abstracts? (?:only|book)|book of abstracts|cover letter|summary pdf|statistics",
-        r"slides|poster|figures|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary"
+        r"\b(?:slides?|poster|presentation|video|audio|transcript)\b|figures? (?:only|pdf)|peer[- ]review"
+        r"|reviewers?'? (?:comments|reports?)"
+        r"|decision letter|reporting summary|review history|author response|correction|erratum|corrigendum"
+        r"|\bcitations?\b"
+        r"|bibtex|\bris\b|metadata|first page|preview|sample|extract\b|^\W*(?:view |download )?abstracts?\W*$"
+        r"|abstracts? (?:only|book)|book of abstracts|cover letter|summary pdf|statistics",
+        r"slides|poster|figures|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)"
+        r"|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary"
         r"|downloadtable|downloadfigure|googlepreview",
         r"\bfig(?:ure)?s?\b|\btable-(?:wrap|download|responsive-tools)|peer-review|review-history",
     ),
-    _row("paywall", r"purchase|\bbuy\b|\brent\b|subscribe|request (?:a )?(?:copy|pdf|full)|\blog ?in\b|sign in|institutional access|get access"),
-)  # fmt: skip
+    _row(
+        "paywall",
+        r"purchase|\bbuy\b|\brent\b|subscribe|request (?:a )?(?:copy|pdf|full)|\blog ?in\b|sign in"
+        r"|institutional access|get access",
+    ),
+)
 
 # What links to the article say beside "PDF", in the languages of the large national platforms.
-_SPOKEN = frozenset(
-    """
-    a accepted access afficher als and anzeigen apri archivo arquivo article articolo articulo artigo artikel
-    artykuł artículo as au author authors baca baixar bytes celý cijeli click completo consulter de descarcă
-    descargar deutsch document documento dokument download downloaden el en eng english es esp español file final
-    for format fr français free full fulltekst fulltext get görüntüle here herunterladen in indir inglês integral
-    intégral it italiano kb kib koko la ladda last lataa le lengkap letöltés lire makale manuscript mb metin mib
-    muat ned ner new o of online only open openen opens or original otwórz p page pages paper pełny pl plik plný
-    pobierz por português pp preprint preuzmi print pt publication published read ru s save scarica stáhnout
-    submitted szöveg tab tam teks tekst teksti teljes testo text texte texto the this to toàn tr turun télécharger
-    türkçe tải unduh ver version view volledige volltext văn về window xuống öffnen κατέβασμα κείμενο πλήρες в
-    завантажити открыть повний полный рус русский скачать статті статьи статью статья текст файл формате читать
-    להורדה מאמר الكامل المقال النص تحميل تنزيل دانلود متن مقاله کامل
-    """.split()
-)
+_SPOKEN_WORDS = """
+a accepted access afficher als and anzeigen apri archivo arquivo article articolo articulo artigo artikel
+artykuł artículo as au author authors baca baixar bytes celý cijeli click completo consulter de descarcă
+descargar deutsch document documento dokument download downloaden el en eng english es esp español file final
+for format fr français free full fulltekst fulltext get görüntüle here herunterladen in indir inglês integral
+intégral it italiano kb kib koko la ladda last lataa le lengkap letöltés lire makale manuscript mb metin mib
+muat ned ner new o of online only open openen opens or original otwórz p page pages paper pełny pl plik plný
+pobierz por português pp preprint preuzmi print pt publication published read ru s save scarica stáhnout
+submitted szöveg tab tam teks tekst teksti teljes testo text texte texto the this to toàn tr turun télécharger
+türkçe tải unduh ver version view volledige volltext văn về window xuống öffnen κατέβασμα κείμενο πλήρες в
+завантажити открыть повний полный рус русский скачать статті статьи статью статья текст файл формате читать
+להורדה מאמר الكامل المقال النص تحميل تنزيل دانلود متن مقاله کامل
+"""
+_SPOKEN = frozenset(_SPOKEN_WORDS.split())
 # Languages without spaces: their words are taken out wherever they stand.
 _SPOKEN_PIECE = re.compile(
-    r"下载|下載|全文|阅读|浏览|查看|在线|免费|原文|文件|本文|ダウンロード|フルテキスト|を|表示|閲覧|形式|日本語|英語|다운로드|원문|전문|보기|ดาวน์โหลด|บทความ|ฉบับเต็ม|中文|英文|版"
+    r"下载|下載|全文|阅读|浏览|查看|在线|免费|原文|文件|本文|ダウンロード|フルテキスト|を|表示|閲覧|形式|日本語|英語|다운로드|원문|전문|보기|ดาวน์โหลด|บทความ"
+    r"|ฉบับเต็ม|中文|英文|版"
 )
 _MEANS_FULL_TEXT = re.compile(
     r"(?i)full[ -]?text|download|télécharger|texte intégral|descargar|texto completo|baixar|texto integral|volltext"
@@ -132,7 +155,8 @@ _MEANS_FULL_TEXT = re.compile(
 _SUPPLEMENT_FOLDER = re.compile(r"(?i)/suppl_file/|/doi/suppl/|/MediaObjects/|/supplementary/|/suppl_data/")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _PDF_ADDRESS = re.compile(
-    r"(?i)/e?pdf(?:s|ft|direct|download)?(?:[/?;]|$)|[?&=/_-](?:type|format|pdf|tipo|mime)?=?(?:application/)?pdf(?:[&=;/]|$)"
+    r"(?i)/e?pdf(?:s|ft|direct|download)?(?:[/?;]|$)"
+    r"|[?&=/_-](?:type|format|pdf|tipo|mime)?=?(?:application/)?pdf(?:[&=;/]|$)"
 )
 _FILE_ADDRESS = re.compile(r"(?i)download|getfile|viewfile|attachment|bitstream|retrieve|/files?/")
 _SLUG = re.compile(r"[\w.()-]{5,120}")

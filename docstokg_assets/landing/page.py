@@ -45,8 +45,10 @@ _IDENTITIES = (
 _TAIL = re.compile(
     r"(?:\.full|\.e?pdf|\.xml|\.html?|/e?pdf[a-z]{0,8}|/full|/abstract|/meta|/html|/xml|/download|v[0-9]{1,2}|[/.,;)]{1,3})$"
 )
-_IDENTIFYING = ("citation_doi", "dc.identifier", "dc.identifier.doi", "dcterms.identifier", "prism.doi", "doi")
-_IDENTIFYING += ("bepress_citation_doi", "citation_pii", "publication_doi", "evt-doipage", "citation_arxiv_id")
+_IDENTIFYING = (
+    *("citation_doi", "dc.identifier", "dc.identifier.doi", "dcterms.identifier", "prism.doi", "doi", "citation_pii"),
+    *("bepress_citation_doi", "publication_doi", "evt-doipage", "citation_arxiv_id"),
+)
 
 
 @dataclass(slots=True)

@@ -130,10 +130,14 @@ _SCRIPTED_HOP = pattern(
     r"(?:window\.|document\.|top\.|self\.)?location(?:\.href)?\s{0,9}(?:=|\.replace\(|\.assign\()\s{0,9}[\"']([^\"'\s]{1,3000})[\"']"
 )
 _JOURNAL_URL = re.compile(r"\bjournalURL\s{0,9}=\s{0,9}[\"'](https?://[^\"'\s]{4,1500})[\"']")
-_XML_LABEL = r"^(?:(?:download|view|full|text|article|jats|nlm|the|as)[ -]){0,5}\W?xml(?: \W?(?:file|version|full|text|download|nlm|jats)\W?){0,4}\W?$"
+_XML_LABEL = (
+    r"^(?:(?:download|view|full|text|article|jats|nlm|the|as)[ -]){0,5}\W?xml"
+    r"(?: \W?(?:file|version|full|text|download|nlm|jats)\W?){0,4}\W?$"
+)
 _FULL_TEXT_LABEL = (
     r"^(?:(?:view|read|go to|see|display|open) )?(?:the )?(?:full[ -]?text|full article|article html|html)"
-    r"(?: \W?(?:html|article|version|online|full[ -]?text|xhtml)\W?){0,3}$|^(?:texto completo|texte intégral|volltext)(?: \W?html\W?)?$"
+    r"(?: \W?(?:html|article|version|online|full[ -]?text|xhtml)\W?){0,3}$"
+    r"|^(?:texto completo|texte intégral|volltext)(?: \W?html\W?)?$"
 )
 
 
@@ -237,7 +241,8 @@ FRAMES: tuple[Rule, ...] = (
     Rule(
         "viewer-frame", PDF, On.FRAME,
         '<iframe src="/plugins/pdfJsViewer/pdf.js/web/viewer.html?file=%2Fj%2Farticle%2Fdownload%2F1%2F2"></iframe>',
-        "https://www.example.org/j/article/download/1/2", match=pattern(r"viewer\.html\?|[?&]url=|/gview\?"), read=_viewed_file,
+        "https://www.example.org/j/article/download/1/2", match=pattern(r"viewer\.html\?|[?&]url=|/gview\?"),
+            read=_viewed_file,
     ),
     Rule(
         "typed-frame", PDF, On.FRAME, '<embed type="application/pdf" src="/show/1">', "https://www.example.org/show/1",
@@ -245,7 +250,8 @@ FRAMES: tuple[Rule, ...] = (
     ),
     Rule(
         "file-frame", PDF, On.FRAME, '<iframe src="/ielx7/1/2/3.pdf?tp=&amp;arnumber=3"></iframe>',
-        "https://www.example.org/ielx7/1/2/3.pdf?tp=&arnumber=3", match=pattern(r"\.pdf(?:$|[?#])|/pdfdirect/|/getPDF\.jsp"),
+        "https://www.example.org/ielx7/1/2/3.pdf?tp=&arnumber=3",
+            match=pattern(r"\.pdf(?:$|[?#])|/pdfdirect/|/getPDF\.jsp"),
     ),
 )  # fmt: skip
 
@@ -263,15 +269,20 @@ XML_RULES: tuple[Rule, ...] = (
         match=pattern(r"^(?!.{0,500}(?:rss|feed|atom|oai|sitemap|opensearch|marc|mods|ris|cite))"), certain=True,
     ),
     anchor("scielo-xml", "/scieloOrg/php/articleXML.php?pid=S1&lang=en", "articlexml", target=XML),
-    anchor("ojs-xml-galley", "/index.php/j/article/view/12/35", "/article/view/", r"/article/view/([^/?#]+/[^/?#]+)", r"/article/download/\1",
-           name="obj_galley_link", label=r"\bxml\b", says="XML", expects="/index.php/j/article/download/12/35", target=XML),
+    anchor("ojs-xml-galley", "/index.php/j/article/view/12/35", "/article/view/", r"/article/view/([^/?#]+/[^/?#]+)",
+           r"/article/download/\1",
+           name="obj_galley_link", label=r"\bxml\b", says="XML", expects="/index.php/j/article/download/12/35",
+               target=XML),
     anchor("arpha-xml", "/article/26391/download/xml/", "/download/xml/", target=XML),
     anchor("frontiers-xml", "/articles/10.3389/fnins.2021.1/xml/nlm", "/xml/nlm", target=XML),
-    anchor("plos-xml", "/plosone/article/file?id=10.1371/journal.pone.1&type=manuscript", "type=manuscript", target=XML),
-    anchor("europepmc-xml", "https://www.ebi.ac.uk/europepmc/webservices/rest/PMC1234/fullTextXML", "/fulltextxml", says="Download", target=XML),
+    anchor("plos-xml", "/plosone/article/file?id=10.1371/journal.pone.1&type=manuscript", "type=manuscript",
+           target=XML),
+    anchor("europepmc-xml", "https://www.ebi.ac.uk/europepmc/webservices/rest/PMC1234/fullTextXML", "/fulltextxml",
+           says="Download", target=XML),
     anchor("anchor-xml", "/a/1.xml", ".xml", r"\.xml(?:$|\?)", label=_XML_LABEL,
            says="Download XML", target=XML),
-    anchor("anchor-xml-path", "/2072-4292/1/1/1/xml", "/xml", r"/xml(?:$|\?)", label=_XML_LABEL, says="Full-Text XML", target=XML),
+    anchor("anchor-xml-path", "/2072-4292/1/1/1/xml", "/xml", r"/xml(?:$|\?)", label=_XML_LABEL, says="Full-Text XML",
+           target=XML),
 )  # fmt: skip
 
 HTML_RULES: tuple[Rule, ...] = (
@@ -281,8 +292,10 @@ HTML_RULES: tuple[Rule, ...] = (
         "ojs-html-frame", HTML, On.FRAME, '<iframe name="htmlFrame" src="/j/article/download/1/2?inline=1"></iframe>',
         "https://www.example.org/j/article/download/1/2?inline=1", match=pattern(r"[?&/]inline=1"),
     ),
-    anchor("ojs-html-galley", "/index.php/j/article/view/12/36", "/article/view/", name="obj_galley_link", label=r"\bhtml?\b", says="HTML", target=HTML),
-    anchor("atypon-full", "/doi/full/10.5555/1?scroll=top", "/doi/full/10.", r"(/doi/full/10\.[^?#]{1,300}).*", r"\1", expects="/doi/full/10.5555/1", target=HTML),
+    anchor("ojs-html-galley", "/index.php/j/article/view/12/36", "/article/view/", name="obj_galley_link",
+           label=r"\bhtml?\b", says="HTML", target=HTML),
+    anchor("atypon-full", "/doi/full/10.5555/1?scroll=top", "/doi/full/10.", r"(/doi/full/10\.[^?#]{1,300}).*", r"\1",
+           expects="/doi/full/10.5555/1", target=HTML),
     anchor("highwire-full", "/content/12/3/1.full", ".full", r"/content/[^?#]{1,300}\.full(?:-text)?$", target=HTML),
     anchor("scielo-text", "/scielo.php?script=sci_arttext&pid=S1", "script=sci_arttext", target=HTML),
     anchor("dovepress-text", "/a-title-peer-reviewed-fulltext-article-JIR", "-fulltext-article", target=HTML),
@@ -305,14 +318,19 @@ STEPS: tuple[Rule, ...] = (
     ),
     Rule(
         "ovid-journal", STEP, On.SCRIPT, '<script>var journalURL = "https://www.example.org/fulltext/1";</script>',
-        "https://www.example.org/fulltext/1", host="ovid.com", page="https://insights.ovid.com/crossref", read=_journal_url, certain=True,
+        "https://www.example.org/fulltext/1", host="ovid.com", page="https://insights.ovid.com/crossref",
+            read=_journal_url, certain=True,
     ),
     Rule(
         "interstitial-frame", STEP, On.FRAME, '<frameset><frame src="/j/article/viewPDFInterstitial/1/2"></frameset>',
         "https://www.example.org/j/article/viewPDFInterstitial/1/2", match=pattern("viewPDFInterstitial"),
     ),
-    anchor("doaj-access", "https://journal.example/1", name="button--primary", host="doaj.org", says="Full text", target=STEP),
-    anchor("pubmed-linkout", "https://journal.example/1", name="link-item", host="pubmed.ncbi.nlm.nih.gov", says="Full text", target=STEP),
-    anchor("repository-link-out", "https://journal.example/1", label=r"^(?:publisher|journal)'?s? (?:web ?site|page|version|full text)$|^(?:access|view|read) (?:the )?(?:article|paper|full text) (?:at|on|from) ",
+    anchor("doaj-access", "https://journal.example/1", name="button--primary", host="doaj.org", says="Full text",
+           target=STEP),
+    anchor("pubmed-linkout", "https://journal.example/1", name="link-item", host="pubmed.ncbi.nlm.nih.gov",
+           says="Full text", target=STEP),
+    anchor("repository-link-out", "https://journal.example/1",
+           label=r"^(?:publisher|journal)'?s? (?:web ?site|page|version|full text)$"
+           r"|^(?:access|view|read) (?:the )?(?:article|paper|full text) (?:at|on|from) ",
            says="Publisher's version", target=STEP),
 )  # fmt: skip
