@@ -1,1 +1,1 @@
-"""Landing pages: a page read once, the rules for it, the judging of other links, the recognition of walls. The pipeline fetches them."""
+"""Landing pages: a page read once, rules for it, the judging of other links, walls. The pipeline fetches."""

@@ -140,6 +140,8 @@ submitted szöveg tab tam teks tekst teksti teljes testo text texte texto the th
 türkçe tải unduh ver version view volledige volltext văn về window xuống öffnen κατέβασμα κείμενο πλήρες в
 завантажити открыть повний полный рус русский скачать статті статьи статью статья текст файл формате читать
 להורדה מאמר الكامل المقال النص تحميل تنزيل دانلود متن مقاله کامل
+downloads external link links browser viewer fichier datei brasil españa bahasa indonesia українська uk us العربية
+eng rus ukr pol deu ger fra ita spa jpn kor kaz magyar čeština hrvatski srpski română ελληνικά فارسی galego català
 """
 _SPOKEN = frozenset(_SPOKEN_WORDS.split())
 # Languages without spaces: their words are taken out wherever they stand.
@@ -152,6 +154,7 @@ _MEANS_FULL_TEXT = re.compile(
     r"|herunterladen|scarica|testo completo|скачать|полный текст|indir|tam metin|pobierz|pełny tekst|fulltext|unduh"
     r"|下载|下載|全文|原文|本文|ダウンロード|다운로드|원문|view/open|تحميل|دانلود"
 )
+_OTHER_FILE = re.compile(r"(?i)\.(?:docx?|xlsx?|pptx?|zip|csv|txt|epub|jpe?g|png)\b")
 _SUPPLEMENT_FOLDER = re.compile(r"(?i)/suppl_file/|/doi/suppl/|/MediaObjects/|/supplementary/|/suppl_data/")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _PDF_ADDRESS = re.compile(
@@ -184,6 +187,8 @@ def why_not(page: Page, anchor: Anchor | None, link: str) -> str | None:
         return "supplement"
     file = unquote(parts.path.rstrip("/").rpartition("/")[2])
     spoken = (anchor.words, anchor.hints) if anchor else ()
+    if any(_OTHER_FILE.search(words) for words in spoken):
+        return "other-format"
     heading = _heading(anchor.element) if anchor else ""
     around = _names_around(anchor.element) if anchor else ""
     for row in NOT_THE_ARTICLE:

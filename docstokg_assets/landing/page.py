@@ -75,6 +75,7 @@ class Page:
     fields: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     titles: set[str] = field(default_factory=set)
     identities: dict[str, set[str]] = field(default_factory=dict)
+    room: int = 600_000  # characters of addresses that are still taken; a landing page has a tenth of that
 
     @property
     def host(self) -> str:
@@ -209,5 +210,6 @@ def _gather_anchor(page: Page, element: html.HtmlElement) -> None:
         if image.tag == "img":
             hints += [image.get("alt", ""), image.get("src", "").rpartition("/")[2].partition(".")[0]]
     for address in dict.fromkeys(address for address in addresses if address):
-        if len(address) <= _MAX_ADDRESS and not address.startswith("#"):
+        page.room -= len(address)
+        if len(address) <= _MAX_ADDRESS and not address.startswith("#") and page.room > 0:
             page.anchors.append(Anchor(address, element, names, words_of(element), " ".join(hints)[:300].strip()))

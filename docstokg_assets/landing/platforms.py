@@ -6,7 +6,7 @@ publishers. A host is named only where the habit is one publisher's own or too p
 
 from __future__ import annotations
 
-from docstokg_assets.landing.rules import PDF, On, Rule, anchor, pattern
+from docstokg_assets.landing.rules import PDF, On, Rule, anchor, pattern, wrapped_file
 
 _VIEWERS = r"/doi/(?:epdf|reader|pdfplus|pdf)/"
 
@@ -29,6 +29,8 @@ PLATFORMS: tuple[Rule, ...] = (
            r"/article/download/\1",
            generator="Open Journal Systems 3.3", label=r"\bpdf\b", says="Full PDF",
                expects="/j/article/download/12/34"),
+    anchor("ojs-view-numbers", "/j/article/view/12/34", "/article/view/", r"/article/view/([0-9]{1,9}/[0-9]{1,9}).*",
+           r"/article/download/\1", label=r"\bpdf\b", says="PDF", expects="/j/article/download/12/34"),
     anchor("ojs-view-file", "/j/article/viewFile/12/34", "/article/viewfile/", r"/article/viewFile/",
            "/article/download/", expects="/j/article/download/12/34"),
     anchor("ojs-download", "/j/article/download/12/34", "/article/download/", r"/article/download/[^/?#]+/[^/?#]+",
@@ -89,6 +91,14 @@ PLATFORMS: tuple[Rule, ...] = (
     anchor("mycore-file", "/servlets/MCRFileNodeServlet/d_1/paper.pdf", "mcrfilenodeservlet/",
            r"MCRFileNodeServlet/[^?#]{1,300}\.pdf"),
     anchor("plone-download", "/papers/1.pdf/at_download/file", "/at_download/"),
+    anchor("worktribe-file", "/OutputFile/12", "/outputfile/"),
+    anchor("diva-fulltext", "/smash/get/diva2:12/FULLTEXT01.pdf", "/smash/get/diva2"),
+    anchor("pubman-content", "/rest/items/item_1_2/component/file_3/content", "/rest/items/item_"),
+    anchor("eperiodica-file", "/cntmng?pid=x-001:1::2", "/cntmng?"),
+    anchor("ads-gateway", "/link_gateway/2024ApJ/PUB_PDF", "/link_gateway/",
+           r"/link_gateway/[^/?#]{5,40}/(?:PUB|EPRINT|ADS)_PDF"),
+    Rule("wrapped-file", PDF, On.ANCHOR, '<a href="/scripts/redir.pf?u=https%3A%2F%2Fbank.example%2Fdp1.pdf">Downloads</a>',
+         "https://bank.example/dp1.pdf", part=".pdf", read=wrapped_file),
     anchor("escholarship", "/content/qt0a1b2c3d/qt0a1b2c3d.pdf", "/content/qt",
            r"/content/qt[0-9a-z]{6,12}/qt[0-9a-z]{6,12}\.pdf"),
     anchor("internet-archive", "/download/item/paper.pdf", "/download/", r"/download/[^?#]{1,300}\.pdf$",
@@ -111,6 +121,7 @@ PLATFORMS: tuple[Rule, ...] = (
            expects="/doi/pdf/10.5555/1"),
     anchor("atypon-pdfdirect", "/doi/pdfdirect/10.5555/1", "/doi/pdfdirect/"),
     anchor("atypon-show-pdf", "/action/showPdf?pii=S0000-0000%2824%2900001-2", "/action/showpdf?"),
+    anchor("atypon-pii-pdf", "/article/S0140-6736(24)00001-2/pdf", "/pdf", r"/article/S[0-9X()-]{16,24}/pdf"),
     anchor("silverchair-pdf", "/slm/article-pdf/12/3/1/paper.pdf", "/article-pdf/"),
     anchor("silverchair-link", "/slm/pdf/12/1", name="article-pdflink"),
     anchor("rsc-pdf", "/en/content/articlepdf/2024/sm/d4sm00001a", "/content/articlepdf/"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-from urllib.parse import parse_qs, unquote, urljoin, urlsplit
+from urllib.parse import parse_qs, unquote, urljoin
 
 import orjson
 
@@ -172,8 +172,15 @@ def _named_files(script: str) -> Iterator[str]:
 
 def _viewed_file(address: str) -> Iterator[str]:
     """The file that a viewer is told to show."""
-    told = parse_qs(urlsplit(address).query)
+    told = parse_qs(address.partition("?")[2])
     yield from (values[0] for key in ("file", "url", "src") if (values := told.get(key)))
+
+
+def wrapped_file(address: str) -> Iterator[str]:
+    """The file that a counting or leaving page is told to go on to."""
+    told = parse_qs(address.partition("?")[2])
+    for key in ("u", "url", "target", "redirect"):
+        yield from (value for value in told.get(key, ())[:1] if value.startswith("http") and ".pdf" in value.lower())
 
 
 def _scripted_hops(script: str) -> Iterator[str]:

@@ -20,7 +20,8 @@ ACS = """<html><head><meta name="dc.Identifier" scheme="doi" content="10.1021/ac
 <div class="article_header"><a href="/doi/pdf/10.1021/acs.estlett.9b00379" title="PDF" target="_blank">PDF (2 MB)</a></div>
 <a class="suppl-anchor" href="/doi/suppl/10.1021/acs.estlett.9b00379/suppl_file/ez9b00379_si_001.pdf">PDF</a>
 <ol id="references"><li><a href="/doi/pdf/10.1021/es0123456">PDF</a></li></ol></body></html>"""
-LINKING_HUB = """<html><head><title>Redirecting</title><meta HTTP-EQUIV="REFRESH" content="2; url='/retrieve/articleSelectSinglePerm?Redirect=x'">
+LINKING_HUB = """<html><head><title>Redirecting</title>
+<meta HTTP-EQUIV="REFRESH" content="2; url='/retrieve/articleSelectSinglePerm?Redirect=x'">
 </head><body><input type="hidden" name="redirectURL"
 value="https%3A%2F%2Fwww.sciencedirect.com%2Fscience%2Farticle%2Fpii%2FS0169204621000670%3Fvia%253Dihub"></body></html>"""
 SCIENCE_DIRECT = """<html><head><title>A paper</title></head><body><section class="recommended-articles">
@@ -35,7 +36,8 @@ OUP = """<html><head><meta name="citation_doi" content="10.1210/js.2019-SUN-203"
 content="https://academic.oup.com/jes/article-pdf/3/Supplement_1/SUN-203/28625137/js.2019-sun-203.pdf"></head></html>"""
 OUP_WITHOUT_META = """<html><head></head><body><div class="toolbar"><a class="al-link pdf article-pdfLink"
 href="/jes/article-pdf/3/Supplement_1/SUN-203/28625137/js.2019-sun-203.pdf">PDF</a></div></body></html>"""
-JCANCER = """<html><head><title>A paper</title></head><body><div class="divboxright"><a class="text-button" href="v10p4038.pdf">PDF</a>
+JCANCER = """<html><head><title>A paper</title></head><body><div class="divboxright">
+<a class="text-button" href="v10p4038.pdf">PDF</a>
 <a class="text-button" href="v10p4038s1.pdf">Supplementary material</a></div>
 <p>Doe J. Another. <a href="https://other.example/9.pdf">PubMed</a></p></body></html>"""
 OUP_FILE = "https://academic.oup.com/jes/article-pdf/3/Supplement_1/SUN-203/28625137/js.2019-sun-203.pdf"
