@@ -18,7 +18,7 @@ from w3lib.encoding import html_to_unicode
 from docstokg_assets.identifiers import normalize_url
 from resources.http.canonical import host_of
 
-_MAX_OF_A_KIND = 3000  # elements; more links than this are no landing page
+_MAX_OF_A_KIND = 2000  # elements; more links than this are no landing page
 _MAX_ADDRESS = 2048
 _MAX_SCRIPTS, _MAX_SCRIPT = 200, 2_000_000  # scripts, and characters of one
 _WORDS = 200  # characters of what a link says

@@ -191,12 +191,12 @@ def hostile(pattern: re.Pattern[Any]) -> Iterator[Any]:
         yield f"{whole}\x00!" if isinstance(pattern.pattern, str) else f"{whole}\x00!".encode()
 
 
-@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize("part", range(4))
 def test_fault_27_every_pattern_stands_a_megabyte_of_hostile_text(part: int) -> None:
     patterns = collect()
     assert len(patterns) > 80
     slow = []
-    for name, (pattern, anywhere) in list(patterns.items())[part::2]:
+    for name, (pattern, anywhere) in list(patterns.items())[part::4]:
         for text in hostile(pattern):
             began = time.process_time()
             pattern.search(text) if anywhere else pattern.fullmatch(text)
