@@ -182,7 +182,7 @@ def _values(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
     ):
         return
     for raw, anchor in _looked_at(rule, page):
-        if rule.part and rule.part not in raw.lower():
+        if rule.part and rule.on is not On.ANCHOR and rule.part not in raw.lower():
             continue
         if rule.on is On.FRAME and rule.match and not rule.match.search(raw):
             continue
@@ -215,5 +215,6 @@ def _looked_at(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
         yield page.url, None
     else:
         for anchor in page.anchors:
-            if (not rule.name or rule.name in anchor.names) and (not rule.label or rule.label.search(anchor.words)):
-                yield anchor.address, anchor
+            if rule.part in anchor.lowered and (not rule.name or rule.name in anchor.names):
+                if rule.label is None or rule.label.search(anchor.words):
+                    yield anchor.address, anchor

@@ -140,7 +140,8 @@ submitted szöveg tab tam teks tekst teksti teljes testo text texte texto the th
 türkçe tải unduh ver version view volledige volltext văn về window xuống öffnen κατέβασμα κείμενο πλήρες в
 завантажити открыть повний полный рус русский скачать статті статьи статью статья текст файл формате читать
 להורדה מאמר الكامل المقال النص تحميل تنزيل دانلود متن مقاله کامل
-downloads external link links browser viewer fichier datei brasil españa bahasa indonesia українська uk us العربية
+icon icons image logo img small btn button downloads external link links browser viewer
+fichier datei brasil españa bahasa indonesia українська uk us العربية
 eng rus ukr pol deu ger fra ita spa jpn kor kaz magyar čeština hrvatski srpski română ελληνικά فارسی galego català
 """
 _SPOKEN = frozenset(_SPOKEN_WORDS.split())
@@ -202,7 +203,7 @@ def why_not(page: Page, anchor: Anchor | None, link: str) -> str | None:
 def points(page: Page, anchor: Anchor, link: str) -> int:
     """How much speaks for a link that no rule knows."""
     path = urlsplit(link).path.lower()
-    said = max(_says(anchor.words), _says(anchor.hints) - 1)
+    said = _offers(anchor)
     named = 2 * any("pdf" in name for name in anchor.names)
     file = 3 if path.endswith(".pdf") else 2 if _PDF_ADDRESS.search(link) else bool(_FILE_ADDRESS.search(link))
     if not (file or named or "pdf" in f"{anchor.words} {anchor.hints}".lower()) or (
@@ -217,8 +218,13 @@ def points(page: Page, anchor: Anchor, link: str) -> int:
 
 def _leads_elsewhere(page: Page, anchor: Anchor, link: str) -> bool:
     """Another site's file is the article only where the link says that it is a file."""
-    offered = max(_says(anchor.words), _says(anchor.hints)) >= 3 or any("pdf" in name for name in anchor.names)
+    offered = _offers(anchor) >= 3 or any("pdf" in name for name in anchor.names)
     return not offered and anchor.element.tag == "a" and _site(host_of(link)) != _site(page.host)
+
+
+def _offers(anchor: Anchor) -> int:
+    """A picture or a title speaks for a link only together with its words: an icon does not make a policy an article."""
+    return max(_says(anchor.words), _says(f"{anchor.words} {anchor.hints}"))
 
 
 def _says(words: str) -> int:

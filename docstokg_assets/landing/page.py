@@ -18,7 +18,7 @@ from w3lib.encoding import html_to_unicode
 from docstokg_assets.identifiers import normalize_url
 from resources.http.canonical import host_of
 
-_MAX_OF_A_KIND = 2000  # elements; more links than this are no landing page
+_MAX_OF_A_KIND = 3000  # elements; more links than this are no landing page
 _MAX_ADDRESS = 2048
 _MAX_SCRIPTS, _MAX_SCRIPT = 200, 2_000_000  # scripts, and characters of one
 _WORDS = 200  # characters of what a link says
@@ -60,6 +60,10 @@ class Anchor:
     names: frozenset[str]  # class and id, in lower case
     words: str
     hints: str = ""  # title, label for screen readers, file name, pictures: said, but not in the text
+    lowered: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lowered = self.address.lower()
 
 
 @dataclass(slots=True)
@@ -206,9 +210,12 @@ def _gather_anchor(page: Page, element: html.HtmlElement) -> None:
         addresses.append(called[1])
     names = frozenset(f"{element.get('class', '')} {element.get('id', '')}"[:500].lower().split())
     hints = [element.get(name, "") for name in ("title", "aria-label", "download", "data-title", "data-download-type")]
-    for image in islice(element.iter(), 12):
-        if image.tag == "img":
-            hints += [image.get("alt", ""), image.get("src", "").rpartition("/")[2].partition(".")[0]]
+    hints += ["pdf" for name, value in element.items() if name.startswith("data-") and "pdf" in value[:40].lower()][:1]
+    for inner in islice(element.iter(), 12):
+        if inner.tag == "img":
+            hints += [inner.get("alt", ""), inner.get("src", "").rpartition("/")[2].partition(".")[0]]
+        elif inner is not element and "pdf" in inner.get("class", "")[:200].lower():  # an icon
+            hints.append("pdf")
     for address in dict.fromkeys(address for address in addresses if address):
         page.room -= len(address)
         if len(address) <= _MAX_ADDRESS and not address.startswith("#") and page.room > 0:

@@ -95,6 +95,8 @@ def test_what_the_page_declares_comes_before_what_is_guessed_and_each_url_once()
         ('<a data-pdf-url="/a/1.pdf" href="#">PDF</a>', "https://www.example.org/a/1.pdf"),
         ('<a href="/get/1"><img src="/i/pdf.gif" alt="Download PDF"></a>', "https://www.example.org/get/1"),
         ('<a href="/get/1" title="Download PDF"><i></i></a>', "https://www.example.org/get/1"),
+        ('<a href="/get/1"><i class="fa fa-file-pdf"></i> Download</a>', "https://www.example.org/get/1"),
+        ('<a href="/get/1" data-format="PDF">Download article</a>', "https://www.example.org/get/1"),
     ],
 )
 def test_links_are_made_absolute(page: str, url: str) -> None:
@@ -187,7 +189,14 @@ def test_words_that_mean_the_pdf(label: str) -> None:
 
 @pytest.mark.requirement("RES-9")
 @pytest.mark.parametrize(
-    "label", ["How to read a PDF file", "PDF of the previous article", "Get Adobe PDF reader", "Abstract"]
+    "label",
+    [
+        '<i class="icon-pdf"></i>Our plans for next year',
+        "How to read a PDF file",
+        "PDF of the previous article",
+        "Get Adobe PDF reader",
+        "Abstract",
+    ],
 )
 def test_words_that_do_not(label: str) -> None:
     assert pdfs(f'<a href="/get/1">{label}</a>') == []
