@@ -215,6 +215,6 @@ def _looked_at(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
         yield page.url, None
     else:
         for anchor in page.anchors:
-            if rule.part in anchor.lowered and (not rule.name or rule.name in anchor.names):
-                if rule.label is None or rule.label.search(anchor.words):
-                    yield anchor.address, anchor
+            applies = rule.part in anchor.lowered and (not rule.name or rule.name in anchor.names)
+            if applies and (rule.label is None or rule.label.search(anchor.words)):
+                yield anchor.address, anchor
