@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from lxml.html import HtmlElement
 
@@ -29,6 +31,8 @@ _SECTIONS = re.compile(
     r"(?i)\W*(?:[0-9ivx.]+\W+)?(introduction|background|(?:materials? (?:and|&) )?methods?|methodology|results?"
     r"|discussion|conclusions?|references|bibliography|acknowledge?ments?)\b"
 )
+_LIST_ADDRESS = re.compile(r"(?i)/(?:profiles?|authors?|people|search|toc|issue/view|issues|browse|current)(?:/|$)")
+_REFERENCES = re.compile(r"(?i)\W{0,3}(?:references|notes|works cited|bibliography|literature cited)\W{0,3}")
 _BODY = re.compile(r"(?i)\bbodymatter\b|\barticlebody\b|\barticle-?full-?text\b|\bfulltext-?view\b")  # of an article
 
 
@@ -112,13 +116,17 @@ class _Finds:
         best = max((score for score, _ in scored.values()), default=0)
         near = sorted((one for one in scored.values() if one[0] >= best - 1), key=lambda one: -one[0])
         for _, link in near:
-            if len(near) > _MANY_GUESSES or len(scored) > _MANY:
+            if len(near) > _MANY_GUESSES or len(scored) > _MANY or _lists_works(self._page):
                 self.reject(link, GUESSED, "list")
             else:
                 self.links[Target.PDF].setdefault(canonical_url(link), Link(link, GUESSED))
 
     def best(self, target: Target) -> tuple[Link, ...]:
         return tuple(self.links[target].values())[:MAX_LINKS]
+
+
+def _lists_works(page: Page) -> bool:
+    return "citation_title" not in page.metas and bool(_LIST_ADDRESS.search(urlsplit(page.url).path))
 
 
 def extract(page: bytes, content_type: str | None, url: str) -> Found:
@@ -163,6 +171,10 @@ def _is_full_text(page: Page) -> bool:
             for value in page.metas.get(name, ())
         )
         if any((link := page.absolute(value)) and canonical_url(link) == own for value in named):
+            return True
+    if words >= 2 * _FULL_TEXT_WORDS:
+        last = deque(page.root.iter("h2", "h3", "h4", "p", "b", "strong"), maxlen=1500)
+        if any(_REFERENCES.fullmatch(words_of(node, 40)) for node in last):
             return True
     headings = (words_of(heading) for heading in page.root.iter("h2", "h3", "h4"))
     sections = {match[1].lower() for heading in headings if (match := _SECTIONS.match(heading))}

@@ -328,6 +328,19 @@ def test_an_abstract_page_or_a_long_page_without_sections_is_not() -> None:
 
 
 @pytest.mark.requirement("RES-9")
+def test_a_very_long_page_that_ends_in_references_is_full_text_without_headings() -> None:
+    assert is_full_text_html(article(3500, "<p><b>Notes</b></p>"))
+    assert found(article(3500, "<p><b>Notes</b></p>")).html == (Link(URL, ITSELF),)
+    assert not is_full_text_html(article(3500, "<p>Notes on how to order</p>"))
+
+
+@pytest.mark.requirement("RES-9")
+def test_nothing_is_guessed_on_a_page_that_lists_the_works_of_somebody() -> None:
+    page = '<a href="/p/1.pdf">Download</a>'
+    assert pdfs(page) and not pdfs(page, "https://www.example.org/profile/jane_doe/publications")
+
+
+@pytest.mark.requirement("RES-9")
 def test_a_page_that_calls_itself_the_full_text_needs_fewer_words() -> None:
     own = f'<meta name="citation_fulltext_html_url" content="{URL}">'
     assert is_full_text_html(article(1000, own), None, URL)
