@@ -22,7 +22,7 @@ from docstokg_assets.download import (
     stream_candidate_payload,
 )
 from docstokg_assets.landing.extract import extract, is_full_text_html
-from docstokg_assets.landing.walls import recognise_wall
+from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext
 from docstokg_assets.works import Work
@@ -303,6 +303,10 @@ class ResolverPipeline:
         pursuit.tried(candidate.resolver)
         if self._taken_by_another(candidate, work, log):
             self._fail(pursuit, candidate, Reason.DUPLICATE_URL_GLOBAL)
+            return None
+        if (wall := wall_at(candidate.url)) is not None:  # known for what it is; nobody need be asked
+            log.write(self._landing_request(candidate), candidate.url, Status.SKIPPED, wall)
+            self._fail(pursuit, candidate, wall)
             return None
         try:
             if candidate.target is Target.LANDING:

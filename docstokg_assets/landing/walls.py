@@ -92,13 +92,13 @@ PHRASES: tuple[tuple[str, Reason], ...] = (
 ADDRESSES: tuple[tuple[re.Pattern[str], Reason], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), reason)
     for pattern, reason in (
-        (r"cookieAbsent|/cookie[-_]?(?:error|required|wall)\b", Reason.BLOCKED_COOKIE),
+        (r"cookieAbsent|/cookie[-_]?(?:error|required|wall)(?=[/.]|$)", Reason.BLOCKED_COOKIE),
         (
-            r"//validate\.perfdrive\.com|/captcha\b|captcha-delivery\.com|//www\.google\.com/sorry/",
+            r"//validate\.perfdrive\.com|/captcha(?=[/.]|$)|captcha-delivery\.com|//www\.google\.com/sorry/",
             Reason.BLOCKED_CAPTCHA,
         ),
         (
-            r"//(?:login|idp|sso|signin|auth|accounts)\.|shibboleth|/idp/"
+            r"//(?:login|idp|sso|signin|auth|accounts)\.|/shibboleth(?:\.sso)?(?=/|$)|/idp/"
             r"|/(?:login|signin|sign-in|logon|wayf|idp|sso|ssostart|showlogin|institutional-login)(?:\.[a-z]{2,4})?(?=[/?#]|$)",
             Reason.BLOCKED_LOGIN,
         ),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from docstokg_assets_tests.test_pipeline import PDF, Answer, Web, located, pipeline, pursue
+from resources.http.messages import Response
 from resources.records import DownloadOutcome, Reason
 
 FILE = (200, "application/pdf", PDF)
@@ -97,8 +98,13 @@ def test_the_bounce_page_before_a_file_of_elseviers_is_followed(tmp_path: Path) 
     ],
 )
 def test_optica_and_utp_lead_to_walls_that_are_known_by_their_address(tmp_path: Path, url: str, reason: Reason) -> None:
-    outcome, _ = sought(tmp_path, url, {url: html("<html><title>Please wait</title><p>One step more.</p></html>")})
-    assert outcome.reason is reason
+    outcome, asked = sought(tmp_path, url, {})
+    assert (outcome.reason, asked) == (reason, [])
+    moved = Response(
+        200, url, {"content-type": "text/html"}, b"<html><title>Please wait</title><p>One step more.</p></html>"
+    )
+    outcome, asked = sought(tmp_path, "https://j.example/1", {"https://j.example/1": moved})  # a redirect led there
+    assert (outcome.reason, asked) == (reason, ["https://j.example/1"])
 
 
 @pytest.mark.requirement("RES-9")

@@ -130,6 +130,8 @@ def test_an_article_that_mentions_walls_is_none(body: bytes) -> None:
         "https://press.example/articles/login-behaviour-of-users",
         "https://catalogin.example/1",
         "https://id.erudit.example/iderudit/1",
+        "https://press.example/captcha-security-a-survey",
+        "https://press.example/article/shibboleth-of-judges",
     ],
 )
 def test_an_address_that_only_contains_the_word_is_none(url: str) -> None:
