@@ -163,7 +163,7 @@ _PDF_ADDRESS = re.compile(
     r"|[?&=/_-](?:type|format|pdf|tipo|mime)?=?(?:application/)?pdf(?:[&=;/]|$)"
 )
 _FILE_ADDRESS = re.compile(r"(?i)download|getfile|viewfile|attachment|bitstream|retrieve|/files?/")
-_SLUG = re.compile(r"[\w.()-]{5,120}")
+_SLUG = re.compile(r"(?!(?:19|20)[0-9]{2}$)[\w.()-]{4,120}")  # a year is none
 _GENERIC_SLUGS = frozenset(
     {"index", "article", "articles", "abstract", "fulltext", "landing", "detail", "details", "summary"}
 )
@@ -192,8 +192,12 @@ def why_not(page: Page, anchor: Anchor | None, link: str) -> str | None:
         return "other-format"
     heading = _heading(anchor.element) if anchor else ""
     around = _names_around(anchor.element) if anchor else ""
+    # What offers the PDF of this very work may stand in a part of any name, but for supplements, which share its identifier.
+    own = anchor is not None and _offers(anchor) == ENOUGH and _names_this_work(page, link)
     for row in NOT_THE_ARTICLE:
-        if any(row.said.search(words) for words in spoken) or row.file.search(file) or row.around.search(around):
+        if any(row.said.search(words) for words in spoken) or row.file.search(file):
+            return row.why
+        if row.around.search(around) and not (own and row.why != "supplement"):
             return row.why
         if row.by_heading and row.said.search(heading):
             return row.why

@@ -335,6 +335,15 @@ def test_a_very_long_page_that_ends_in_references_is_full_text_without_headings(
 
 
 @pytest.mark.requirement("RES-9")
+def test_an_offer_of_this_very_work_may_stand_anywhere_but_among_supplements() -> None:
+    page = '<div class="{}"><a href="/articles/4886-ice.pdf">PDF</a></div>'
+    own = "https://www.example.org/articles/4886-ice/"
+    assert pdfs(page.format("modal peer-review-tools"), own) == ["https://www.example.org/articles/4886-ice.pdf"]
+    assert pdfs(page.format("supplementary-files"), own) == []
+    assert pdfs(page.format("related-articles"), "https://www.example.org/articles/9999-snow/") == []
+
+
+@pytest.mark.requirement("RES-9")
 def test_nothing_is_guessed_on_a_page_that_lists_the_works_of_somebody() -> None:
     page = '<a href="/p/1.pdf">Download</a>'
     assert pdfs(page) and not pdfs(page, "https://www.example.org/profile/jane_doe/publications")
