@@ -16,7 +16,7 @@ import typer
 
 from docstokg_assets.cli.options import ConfigOption, NoRobotsOption, load_for_cli, overrides_from
 from docstokg_assets.cli.report_commands import fail
-from docstokg_assets.cli.run_commands import DONE, SOMETHING_LEFT, working_root
+from docstokg_assets.cli.run_commands import DONE, SOMETHING_LEFT, told_plainly, working_root
 
 if TYPE_CHECKING:
     from resources.http.messages import Request, Response
@@ -97,10 +97,8 @@ def _read(file: Path, url: str) -> Response:
 def _fetch(url: str, config: Path | None, no_robots: bool) -> Response:
     from docstokg_assets.config import require_contact
     from docstokg_assets.orchestrator import DownloadRun, open_services
-    from resources.catalog.database import CatalogError
     from resources.http.errors import HttpError
     from resources.http.messages import Request, Role
-    from resources.rate_limit.stores import LimiterUnavailable
 
     def page() -> Generator[Request, Response, Response]:
         return (yield Request(url, Role.LANDING, max_bytes=_MAX_PAGE, beginning_only=True))
@@ -109,6 +107,7 @@ def _fetch(url: str, config: Path | None, no_robots: bool) -> Response:
     require_contact(loaded)
     try:
         with (
+            told_plainly(loaded),
             working_root(loaded, dry_run=True) as (effective, limits),
             open_services(effective, limits) as services,
             DownloadRun(services, kind="landing", dry_run=True) as run,
@@ -116,8 +115,6 @@ def _fetch(url: str, config: Path | None, no_robots: bool) -> Response:
             return run.asker().ask(page())
     except HttpError as error:
         fail(f"{url} could not be had ({error.reason}): {error}. Save the page and give it with --file.")
-    except (CatalogError, LimiterUnavailable, OSError) as error:
-        fail(str(error))
 
 
 def _print(url: str, answer: dict[str, Any]) -> None:
