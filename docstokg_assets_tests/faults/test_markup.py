@@ -123,7 +123,7 @@ def modules() -> Iterator[ModuleType]:
     for package in (docstokg_assets, resources):
         yield package
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith("__main__"):
+            if not found.name.endswith(("__main__", ".migrations.env")):  # those run when they are imported
                 yield importlib.import_module(found.name)
 
 
