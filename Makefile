@@ -9,7 +9,7 @@ export DAGSTER_HOME
 PORT ?= 3000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup instance demo ui test clean
+.PHONY: help setup instance demo ui materialize test clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -29,14 +29,19 @@ $(DAGSTER_HOME)/dagster.yaml: dagster.yaml
 	@mkdir -p $(DAGSTER_HOME)
 	@ln -sf $(CURDIR)/dagster.yaml $@
 
-instance: $(STAMP) $(DAGSTER_HOME)/dagster.yaml
-	@test -f $(DAGSTER_HOME)/.migrated || { $(BIN)/dagster instance migrate >/dev/null 2>&1 && touch $(DAGSTER_HOME)/.migrated; }
+instance: $(STAMP) $(DAGSTER_HOME)/dagster.yaml  ## make the Dagster instance ready: storage, limits of its pools
+	@test -f $(DAGSTER_HOME)/.migrated || { $(BIN)/dagster instance migrate >/dev/null 2>&1 && \
+	  $(BIN)/dagster instance concurrency set openalex 1 >/dev/null 2>&1 && touch $(DAGSTER_HOME)/.migrated; }
 
 demo: instance  ## collect three years of papers from the sandbox through Dagster (no network, no keys)
 	@$(BIN)/content demo --out $(DATA)
 
 ui: instance  ## open the Dagster UI on what the demo left
 	@$(BIN)/content demo --out $(DATA) --ui --port $(PORT)
+
+materialize: instance  ## collect one year from a shell or CI: make materialize YEAR=2024
+	@test -n "$(YEAR)" || { echo "Say which year: make materialize YEAR=2024"; exit 2; }
+	@$(BIN)/dagster asset materialize --select '*' --partition $(YEAR) -m docstokg_assets.definitions
 
 test: $(STAMP)  ## lint, types, import rules and all tests
 	@$(BIN)/ruff check .

@@ -1,8 +1,8 @@
-"""The Dagster code location: assembles assets, checks and resources, and decides nothing. Loading it asks nobody for anything."""
+"""The Dagster code location: assembles assets, checks, jobs, sensors, resources; decides nothing. Loading it asks nobody."""
 
 import dagster as dg
 
-from docstokg_assets import checks
+from docstokg_assets import checks, jobs, sensors
 from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.assets.openalex_works import openalex_works
@@ -18,6 +18,8 @@ from resources.dagster_resources import (
 defs = dg.Definitions(
     assets=[openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics],
     asset_checks=[checks.no_corruption, checks.files_are_there, checks.objectives],
+    jobs=[jobs.collect_year, jobs.continue_year, jobs.drain],
+    sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary],
     resources={
         "catalog": CatalogResource(),
         "artifact_store": ArtifactStoreResource(),

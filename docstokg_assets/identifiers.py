@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
+
+from resources.http.canonical import plain_host
 
 MAX_URL_LENGTH = 4096
 _MAX_LENGTH = 2048  # of any text that is looked at as an identifier
@@ -123,8 +126,13 @@ def parse_identifier(text: str) -> Identifier | None:
 def normalize_url(value: Any) -> str | None:
     """An absolute http(s) URL that is fit to be requested, or None. It is no key: only white space and credentials go, which
     are not ours to send or to keep."""
-    if not isinstance(value, str) or len(value) > MAX_URL_LENGTH:
-        return None
+    return _fit_url(value) if isinstance(value, str) and len(value) <= MAX_URL_LENGTH else None
+
+
+@lru_cache(16_384)  # a URL is looked at when its work is read, and again by each resolver that plans for it
+def _fit_url(value: str) -> str | None:
+    if plain_host(value):
+        return value
     url = value.strip().replace(" ", "%20")
     if len(url) > MAX_URL_LENGTH or _UNFIT_FOR_URL.search(url):
         return None

@@ -14,9 +14,10 @@ _COLUMNS = tuple(field.name for field in fields(Work))
 
 
 def works_of_year(data_root: Path, year: int) -> Iterator[Work]:
-    """The works of a year, each once, as they were collected last; a batch at a time is held in memory."""
+    """The works of a year, each once, as they were collected last; a batch at a time is held in memory. 0: year unknown."""
+    of_year = f"year = {year:d}" if year else "year IS NULL"
     with open_lake(data_root) as con:
-        found = con.execute(f"SELECT {', '.join(_COLUMNS)} FROM works WHERE year = {year:d}")
+        found = con.execute(f"SELECT {', '.join(_COLUMNS)} FROM works WHERE {of_year}")
         while rows := found.fetchmany(_BATCH):
             for row in rows:
                 known = zip(_COLUMNS, row, strict=True)

@@ -25,4 +25,6 @@ def text(value: Any, limit: int = 256) -> str | None:
     """One line without control characters and lone surrogates (databases refuse both), cut at `limit`; never empty."""
     if not isinstance(value, str):
         return None
+    if len(value) <= limit and value.isprintable() and "  " not in value and value.strip() == value:
+        return value or None  # nearly all
     return " ".join(_CONTROL.sub(" ", value[: 4 * limit]).split())[:limit].rstrip() or None

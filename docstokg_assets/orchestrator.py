@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import itertools
 import logging
 import os
@@ -26,12 +27,27 @@ from ulid import ULID
 from docstokg_assets.config import ContentDownloadConfig, config_hash, require_contact
 from docstokg_assets.dispatcher import Dispatcher, PassResult, PassSettings
 from docstokg_assets.download import FOLDERS, DownloadLimits
-from docstokg_assets.openalex.api import OpenAlexApi
+from docstokg_assets.openalex import SetAside, delta
+from docstokg_assets.openalex.api import DateSlice, OpenAlexApi, date_slices
+from docstokg_assets.openalex.ids import read_ids
+from docstokg_assets.openalex.local_filter import LocalFilter
+from docstokg_assets.openalex.snapshot import Snapshot
+from docstokg_assets.openalex.urls import read_urls
 from docstokg_assets.pipeline import PipelineSettings, ResolverPipeline
 from docstokg_assets.progress import Progress
 from docstokg_assets.recorder import Recorder
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers
-from docstokg_assets.sources import Asker, Collected, Planned, in_batches, plan_works, store_works, works_of_filter
+from docstokg_assets.sources import (
+    Asker,
+    Collected,
+    Planned,
+    in_batches,
+    plan_works,
+    store_works,
+    works_of_filter,
+    works_of_ids,
+    works_of_snapshot,
+)
 from docstokg_assets.telemetry.account import (
     ATTEMPTS,
     MANIFEST,
@@ -50,6 +66,7 @@ from resources.catalog.catalog import Catalog
 from resources.catalog.database import CatalogError
 from resources.catalog.rows import Run
 from resources.clock import SystemClock, utc
+from resources.folders import FolderError, ReadFolder, read_lines
 from resources.http.attempts import AttemptLog
 from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
@@ -137,6 +154,28 @@ def request_policies(resolvers: tuple[Resolver, ...], config: ContentDownloadCon
     }
 
 
+def with_types(config: ContentDownloadConfig, works_filter: str) -> str:
+    """The filter with the configured types, unless it names types itself."""
+    types = config.openalex.types
+    if not types or re.search(r"(?:^|,)type:", works_filter):
+        return works_filter
+    return ",".join(filter(None, (works_filter, f"type:{'|'.join(types)}")))
+
+
+def open_snapshot(config: ContentDownloadConfig) -> Snapshot:
+    openalex = config.openalex
+    assert openalex.snapshot is not None  # the settings say so
+    return Snapshot(ReadFolder(openalex.snapshot, endpoint=openalex.snapshot_endpoint, signed=openalex.snapshot_signed))
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Only what was updated, or published, since a day. A snapshot knows only updates."""
+
+    way: delta.Way
+    since: dt.date
+
+
 class DownloadRun:
     """One run over a data root: its folder, its manifest, its passes. A context manager; leaving it accounts for the run."""
 
@@ -217,11 +256,64 @@ class DownloadRun:
 
     def collect(self, works_filter: str, year: int | None, collected: Collected) -> Iterator[Work]:
         """The works of a filter, of one year or of all, as they come; `collected` counts them."""
+        return self._collect(works_filter, (None,) if year is None else date_slices(year), collected)
+
+    def _collect(self, works_filter: str, slices: Iterable[DateSlice | None], collected: Collected) -> Iterator[Work]:
         limit = self.config.openalex.max_works
-        types = self.config.openalex.types
-        if types and not re.search(r"(?:^|,)type:", works_filter):
-            works_filter = ",".join(filter(None, (works_filter, f"type:{'|'.join(types)}")))
-        return works_of_filter(self.asker(), self.openalex(), works_filter, year, limit, collected)
+        works_filter = with_types(self.config, works_filter)
+        return works_of_filter(self.asker(), self.openalex(), works_filter, slices, limit, collected)
+
+    def works_of_year(
+        self, year: int, collected: Collected, news: News | None = None, *, with_unknown: bool = False
+    ) -> Iterator[Work]:
+        """The works of a year from the configured source, or only what is `news`, after `collected.through`.
+
+        `with_unknown`: also works of which no year is known, where the source has such.
+        """
+        openalex = self.config.openalex
+        match openalex.source:
+            case "api":
+                yield from self._listed(year, collected, news)
+            case "snapshot":
+                since = news.since - dt.timedelta(days=1) if news else collected.through
+                keep, limit = LocalFilter(with_types(self.config, openalex.filter)), openalex.max_works
+                yield from works_of_snapshot(open_snapshot(self.config), year, since, keep, limit, collected)
+            case "ids" | "urls":
+                for work in self._of_file(collected):
+                    if work.year == year or (with_unknown and work.year is None):
+                        yield work
+                    elif with_unknown and work.year is not None and work.year < openalex.first_year:
+                        reason = f"its year {work.year} has no partition; lower openalex.first_year"
+                        collected.set_aside.append(SetAside(work.work_id, reason))
+
+    def _listed(self, year: int, collected: Collected, news: News | None) -> Iterator[Work]:
+        works_filter = self.config.openalex.filter
+        after = collected.through + dt.timedelta(days=1) if collected.through else None
+        if news is not None and news.way == "updated":
+            works_filter = f"{works_filter},from_updated_date:{news.since}"
+            slices: tuple[DateSlice, ...] = (DateSlice(dt.date(year, 1, 1), dt.date(year, 12, 31)),)
+        else:
+            slices = date_slices(year, since=news.since if news else after)
+        yield from self._collect(works_filter, slices, collected)
+
+    def _of_file(self, collected: Collected) -> Iterator[Work]:
+        openalex = self.config.openalex
+        file = openalex.ids_file if openalex.source == "ids" else openalex.urls_file
+        assert file is not None  # the settings say so
+        try:
+            lines = read_lines(file)
+        except OSError as error:
+            raise FolderError(
+                f"{file} cannot be read: {error.strerror}. Correct openalex.{openalex.source}_file."
+            ) from None
+        if openalex.source == "urls":
+            works, aside = read_urls(lines)
+            collected.set_aside += aside
+            yield from works
+        else:
+            identifiers, aside = read_ids(lines)
+            collected.set_aside += aside
+            yield from works_of_ids(self.asker(), self.openalex(), identifiers, collected)
 
     def store(self, works: Iterable[Work]) -> int:
         return store_works(self.services.lake, works, utc(self._clock.wall()))

@@ -16,3 +16,8 @@ def year_partitions(first_year: int) -> dg.TimeWindowPartitionsDefinition:
 
 
 years = year_partitions(load_config(config_file(os.environ), os.environ).value.openalex.first_year)
+
+
+def newest_year() -> int:
+    """Works of which no year is known are taken in with it."""
+    return int(years.get_last_partition_key() or 0)

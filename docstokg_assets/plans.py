@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Protocol
 
 import orjson
@@ -28,7 +29,10 @@ class Tier(StrEnum):
 
     @property
     def order(self) -> int:
-        return tuple(Tier).index(self)
+        return _TIER_ORDER[self]
+
+
+_TIER_ORDER = {tier: place for place, tier in enumerate(Tier)}
 
 
 class Target(StrEnum):
@@ -40,7 +44,7 @@ class Target(StrEnum):
     LANDING = "landing"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidate:
     """A URL worth asking. `rank` orders candidates inside a tier: lower is more promising."""
 
@@ -56,12 +60,12 @@ class Candidate:
     hop: int = 0  # landing pages that lie between the plan and this URL
     captured_from: str | None = None  # the address that an archive saw what it has here at
 
-    @property
+    @cached_property
     def key(self) -> str:
         """http and https are one: the former is asked as the latter."""
         return canonical_url(self.url).replace("http://", "https://", 1)
 
-    @property
+    @cached_property
     def host(self) -> str:
         return host_of(self.url)
 
@@ -81,12 +85,12 @@ class PlanStep:
         return self.candidate is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     work_id: str
     steps: tuple[PlanStep, ...]
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Changes when there is something new to try; then a work without success is opened again."""
         rows = [[s.tier, s.resolver, s.candidate.key if s.candidate else None] for s in self.steps]

@@ -7,15 +7,18 @@ Which records a page holds, and what a plan is, is decided in `openalex/` and `p
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
+from functools import cache
 from itertools import islice
 from typing import TypeVar
 
 from docstokg_assets.identifiers import Identifier
-from docstokg_assets.openalex import SetAside
-from docstokg_assets.openalex.api import FIRST_CURSOR, OpenAlexApi, date_slices, id_batches
+from docstokg_assets.openalex import SetAside, SourceError
+from docstokg_assets.openalex.api import FIRST_CURSOR, LARGE_SLICE, DateSlice, OpenAlexApi, id_batches
+from docstokg_assets.openalex.snapshot import Keep, Snapshot, folders
 from docstokg_assets.plans import Plan, Target, make_plan, plan_rows
 from docstokg_assets.resolvers.registry import Resolver
 from docstokg_assets.telemetry.lake import LakeWriter, stamped, work_rows
@@ -35,13 +38,17 @@ _PLAN_BATCH = 2_000
 
 @dataclass(slots=True)
 class Collected:
-    """What a source brought. `announced` is what the source said there would be, `cursor` the page of a list that was not
-    taken in to its end: a collection that begins with it goes on there."""
+    """What a source brought. `announced` is what the source said there would be.
+
+    Where it was not taken in to its end, a collection can go on: a list with the page `cursor`, what comes by days (of
+    publication in a year's list, of update in a snapshot) after the day `through`, up to which all works were handed on.
+    """
 
     works: int = 0
     announced: int = 0
     pages: int = 0
     cursor: str | None = None
+    through: date | None = None
     set_aside: list[SetAside] = field(default_factory=list)
 
 
@@ -70,18 +77,24 @@ def works_of_filter(
     asker: Asker,
     api: OpenAlexApi,
     works_filter: str,
-    year: int | None,
+    slices: Iterable[DateSlice | None],
     max_works: int | None,
     collected: Collected,
 ) -> Iterator[Work]:
-    """All works of a filter; those of a year month by month, because cursors are short-lived."""
-    for dates in date_slices(year) if year is not None else (None,):
+    """All works of a filter, slice by slice, because cursors are short-lived; a large slice is cut into smaller ones."""
+    remaining = deque(slices)
+    while remaining:
+        dates = remaining.popleft()
         cursor: str | None = collected.cursor or FIRST_CURSOR
         announced = False
         while cursor is not None:
             collected.cursor = cursor
             page = asker.ask(api.page(works_filter, dates, cursor))
             collected.pages += 1
+            if dates and not announced and (page.count or 0) > LARGE_SLICE and (smaller := dates.smaller()):
+                remaining.extendleft(reversed(smaller))
+                dates = None
+                break
             collected.announced += 0 if announced else page.count or 0
             announced = True
             collected.set_aside.extend(page.set_aside)
@@ -93,6 +106,37 @@ def works_of_filter(
                 yield work
             cursor = page.next_cursor
         collected.cursor = None
+        if dates is not None:
+            collected.through = dates.last
+
+
+def works_of_snapshot(
+    snapshot: Snapshot,
+    year: int,
+    since: date | None,
+    keep: Keep,
+    max_works: int | None,
+    collected: Collected,
+) -> Iterator[Work]:
+    """The works of a year that a snapshot's folders after `since` hold. Raises SourceError at the end when files broke off."""
+    broken: SourceError | None = None
+    parts = snapshot.parts(since)
+    collected.announced = sum(part.records for part in parts)
+    for day, of_day in folders(parts):
+        for part in of_day:
+            collected.pages += 1
+            try:
+                for work in snapshot.works(part, year, keep, collected.set_aside):
+                    if max_works is not None and collected.works >= max_works:
+                        return
+                    collected.works += 1
+                    yield work
+            except SourceError as error:
+                broken = broken or error
+        if broken is None:
+            collected.through = day
+    if broken is not None:
+        raise broken
 
 
 def works_of_ids(
@@ -151,6 +195,7 @@ def plan_works(
     """Make a plan for each work, keep the plans as Parquet, and put the works into the queue, with `run_id` as that run's."""
     known = tuple(resolvers)
     planned = Planned()
+    group_of = cache(lambda host, role: resolve_policy(limits, host, str(role)).group)
     for batch in in_batches(works):
         plans = [(work, make_plan(work, known)) for work in batch]
         rows = [row for work, plan in plans for row in plan_rows(work, plan)]
@@ -163,7 +208,7 @@ def plan_works(
                 priority=work.year or 0,  # recent years first
                 record=work.to_json(),
                 plan_hash=plan.hash,
-                next_group=_first_group(limits, plan),
+                next_group=_first_group(group_of, plan),
             )
             for work, plan in plans
         ]
@@ -175,15 +220,15 @@ def plan_works(
     return planned
 
 
-def _first_group(limits: RateLimitSettings, plan: Plan) -> str | None:
+def _first_group(group_of: Callable[[str, Role], str], plan: Plan) -> str | None:
     """The limit group that the plan asks first, so that claims can pass over works whose turn is far away."""
     if not plan.steps:
         return None
     first = plan.steps[0]
     if first.candidate is None:
-        return resolve_policy(limits, first.asks_host or "", str(Role.METADATA)).group
+        return group_of(first.asks_host or "", Role.METADATA)
     role = Role.LANDING if first.candidate.target is Target.LANDING else Role.ARTIFACT
-    return resolve_policy(limits, first.candidate.host, str(role)).group
+    return group_of(first.candidate.host, role)
 
 
 def _add(planned: Planned, enqueued: Enqueued) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
@@ -14,7 +14,7 @@ import pytest
 
 from docstokg_assets.identifiers import Identifier
 from docstokg_assets.openalex import SourceError
-from docstokg_assets.openalex.api import OpenAlexApi
+from docstokg_assets.openalex.api import OpenAlexApi, date_slices
 from docstokg_assets.resolvers.registry import Resolver, build_resolvers, load_resolvers
 from docstokg_assets.sources import Asker, Collected, in_batches, plan_works, store_works, works_of_filter, works_of_ids
 from docstokg_assets.telemetry.lake import LakeWriter
@@ -29,6 +29,7 @@ from resources.rate_limit.settings import RateLimitSettings
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LIMITS = RateLimitSettings()
+WHOLE = (None,)  # one list, not cut into slices
 
 
 class Web:
@@ -80,7 +81,7 @@ def resolvers(*names: str) -> tuple[Resolver, ...]:
 @pytest.mark.requirement("SRC-1")
 def test_a_list_is_followed_by_its_cursors_to_its_end() -> None:
     web, collected = Web(page("W1", "W2", cursor="b"), page("W3", None, cursor="c"), page()), Collected()
-    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "type:article", None, None, collected)) == [
+    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "type:article", WHOLE, None, collected)) == [
         "W1",
         "W2",
         "W3",
@@ -93,16 +94,28 @@ def test_a_list_is_followed_by_its_cursors_to_its_end() -> None:
 @pytest.mark.requirement("SRC-1")
 def test_a_year_is_asked_for_month_by_month_and_announces_the_sum() -> None:
     web, collected = Web(*(page(f"W{month}", count=1) for month in range(1, 13))), Collected()
-    works = works_of_filter(web.asker(), OpenAlexApi(), "type:article", 2024, None, collected)
+    works = works_of_filter(web.asker(), OpenAlexApi(), "type:article", date_slices(2024), None, collected)
     assert ids_of(works) == [f"W{month}" for month in range(1, 13)]
     assert all(asked["cursor"] == "*" for asked in web.asked)
     assert web.asked[1]["filter"] == "type:article,from_publication_date:2024-02-01,to_publication_date:2024-02-29"
     assert collected.announced == 12
 
 
+@pytest.mark.requirement("SRC-1", "SRC-3")
+def test_a_month_with_very_many_works_is_asked_for_day_by_day_and_tells_how_far_it_came() -> None:
+    days = [page(f"W{day}", count=1) for day in (1, 2)]
+    web, collected = Web(page("W1", cursor="b", count=20_000), *days, refusal(429, "Insufficient budget")), Collected()
+    works = works_of_filter(web.asker(), OpenAlexApi(), "", date_slices(2024), None, collected)
+    assert [next(works).work_id, next(works).work_id] == ["W1", "W2"]
+    with pytest.raises(SourceError):
+        next(works)
+    assert web.asked[2]["filter"] == "from_publication_date:2024-01-02,to_publication_date:2024-01-02"
+    assert collected.through == date(2024, 1, 2) and collected.announced == 2
+
+
 def test_no_more_works_are_taken_than_wanted() -> None:
     web, collected = Web(page("W1", "W2", cursor="b"), page("W3", "W4", cursor="c")), Collected()
-    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "", None, 3, collected)) == ["W1", "W2", "W3"]
+    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "", WHOLE, 3, collected)) == ["W1", "W2", "W3"]
     assert (collected.works, collected.cursor) == (3, None)
 
 
@@ -110,21 +123,21 @@ def test_no_more_works_are_taken_than_wanted() -> None:
 @pytest.mark.parametrize("break_", [refusal(429, "Insufficient budget"), Interrupted("ended")])
 def test_a_list_that_breaks_off_tells_where_and_can_be_taken_up_there(break_: Response | HttpError) -> None:
     collected = Collected()
-    works = works_of_filter(Web(page("W1", cursor="b"), break_).asker(), OpenAlexApi(), "", None, None, collected)
+    works = works_of_filter(Web(page("W1", cursor="b"), break_).asker(), OpenAlexApi(), "", WHOLE, None, collected)
     assert next(works).work_id == "W1"
     with pytest.raises((SourceError, Interrupted)):
         next(works)
     assert (collected.works, collected.cursor) == (1, "b")
 
     web = Web(page("W2"))
-    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "", None, None, collected)) == ["W2"]
+    assert ids_of(works_of_filter(web.asker(), OpenAlexApi(), "", WHOLE, None, collected)) == ["W2"]
     assert web.asked[0]["cursor"] == "b" and (collected.works, collected.cursor) == (2, None)
 
 
 def test_nothing_is_asked_any_more_once_the_run_is_to_end() -> None:
     stop = threading.Event()
     web = Web(page("W1", cursor="b"), page("W2", cursor="c"))
-    works = works_of_filter(web.asker(stop), OpenAlexApi(), "", None, None, Collected())
+    works = works_of_filter(web.asker(stop), OpenAlexApi(), "", WHOLE, None, Collected())
     assert next(works).work_id == "W1"
     stop.set()
     with pytest.raises(Interrupted):

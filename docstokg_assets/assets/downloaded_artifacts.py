@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -13,7 +14,7 @@ from docstokg_assets.assets import shown
 from docstokg_assets.assets.resolver_plans import resolver_plans
 from docstokg_assets.assets.steps import ended_in_order, plain_failures, services, year_of
 from docstokg_assets.dispatcher import PassResult
-from docstokg_assets.orchestrator import DownloadRun
+from docstokg_assets.orchestrator import DownloadRun, Services
 from docstokg_assets.partitions import years
 from docstokg_assets.progress import Progress, waiting_text
 from docstokg_assets.resume import Extent, Selection, force
@@ -61,27 +62,43 @@ def downloaded_artifacts(
     that still wait for a slow host are then parked, and the pass succeeds all the same: run it again and it goes on from
     there. What is finished is never fetched twice. Ending the run loses nothing.
     """
-    year, stop = year_of(context), threading.Event()
+    year = year_of(context)
     with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
-        if config.force:
-            context.log.info(f"{_reopen(opened.catalog, year)} works without full text are tried again.")
-        watch = _Watch(context, opened.catalog, year)
-        run = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, stop=stop)
-        with ended_in_order(stop), run:
-            deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
-            result = run.drain(year=year, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
-        metadata = {**_this_pass(result), **_the_year(opened.catalog, year), "run folder": shown.place(run.folder)}
+        result, folder = one_pass(context, config, opened, year)
+        metadata = {**_this_pass(result), **_the_year(opened.catalog, year), "run folder": shown.place(folder)}
         return dg.MaterializeResult(metadata={**metadata, "files": dg.MetadataValue.path(opened.store.place())})
 
 
-def _reopen(catalog: Catalog, year: int) -> int:
+def one_pass(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, config: PassConfig, opened: Services, year: int | None
+) -> tuple[PassResult, Path]:
+    """Drain the due works of a year, or of all, and tell the log and the catalog how it goes. Also where the run's folder is."""
+    stop = threading.Event()
+    if config.force:
+        context.log.info(f"{_reopen(opened.catalog, year)} works without full text are tried again.")
+    watch = _Watch(context, opened.catalog, year)
+    run = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, stop=stop)
+    with ended_in_order(stop), run:
+        deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
+        result = run.drain(year=year, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
+    counts = opened.catalog.queue_counts(year)
+    context.log.info(
+        f"The pass ended ({result.ended}): {result.finished} works finished, {result.saved} saved; "
+        f"{counts.done} of {counts.total} are done, {counts.parked} parked, {counts.retry} tried again later."
+    )
+    return result, run.folder
+
+
+def _reopen(catalog: Catalog, year: int | None) -> int:
     return force(catalog, Extent(year=year), Selection({"status": frozenset({"failed"})}))
 
 
 class _Watch:
     """Tells the catalog where the pass is, and the log now and then: a run of a million works has a few hundred lines."""
 
-    def __init__(self, context: dg.AssetExecutionContext, catalog: Catalog, year: int) -> None:
+    def __init__(
+        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, catalog: Catalog, year: int | None
+    ) -> None:
         self._context, self._catalog, self._year = context, catalog, year
         counts = catalog.queue_counts(year)
         self._total, self._done_before, self._saved_before = counts.total, counts.done, _saved(catalog, year)
@@ -149,5 +166,5 @@ def _the_year(catalog: Catalog, year: int) -> Mapping[str, Any]:
     return known if due is None else {**known, "next works come due": dg.MetadataValue.timestamp(due)}
 
 
-def _saved(catalog: Catalog, year: int) -> int:
+def _saved(catalog: Catalog, year: int | None) -> int:
     return sum(o.count for o in catalog.outcome_counts(year) if o.classification is Classification.SUCCESS)

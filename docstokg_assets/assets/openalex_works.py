@@ -1,17 +1,21 @@
-"""`openalex_works`: the works of a year, from OpenAlex into the lake. Paging is the source's business, asking the client's."""
+"""`openalex_works`: the works of a year, from their source into the lake. Paging is the source's business."""
 
+import datetime as dt
+import hashlib
 from collections.abc import Iterator
 
 import dagster as dg
+from pydantic import Field
 
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.steps import plain_failures, services, year_of
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.openalex import SourceError
-from docstokg_assets.orchestrator import DownloadRun
-from docstokg_assets.partitions import years
-from docstokg_assets.sources import Collected
+from docstokg_assets.orchestrator import DownloadRun, News
+from docstokg_assets.partitions import newest_year, years
+from docstokg_assets.sources import Collected, in_batches
 from docstokg_assets.works import Work
+from resources.catalog.catalog import Catalog
 from resources.catalog.rows import SetAside
 from resources.dagster_resources import (
     ArtifactStoreResource,
@@ -23,6 +27,22 @@ from resources.http.errors import HttpError
 from resources.settings import SettingsError
 
 _SHOWN = 10
+_DAY = r"\d{4}-\d{2}-\d{2}"
+
+
+class ListConfig(dg.Config):
+    updated_since: str | None = Field(
+        None,
+        pattern=_DAY,
+        description="only works that OpenAlex changed since this day (a plan that allows it, or a snapshot)",
+    )
+    published_since: str | None = Field(None, pattern=_DAY, description="only works published since this day")
+
+    @property
+    def news(self) -> News | None:
+        if self.updated_since:
+            return News("updated", dt.date.fromisoformat(self.updated_since))
+        return News("published", dt.date.fromisoformat(self.published_since)) if self.published_since else None
 
 
 @dg.asset(
@@ -30,10 +50,12 @@ _SHOWN = 10
     group_name="content_download",
     kinds={"python", "parquet"},
     owners=["team:content-download"],
-    code_version="1",
+    code_version="2",
+    pool="openalex",
 )
 def openalex_works(
     context: dg.AssetExecutionContext,
+    config: ListConfig,
     catalog: CatalogResource,
     artifact_store: ArtifactStoreResource,
     rate_limiter: RateLimiterResource,
@@ -41,56 +63,81 @@ def openalex_works(
 ) -> dg.MaterializeResult[None]:
     """Which works there are: the records of one publication year that `openalex.filter` selects.
 
-    Asks the OpenAlex API month by month and keeps the records as Parquet under `lake/works`. Materialise it again to see
-    what is new; the latest record of each work counts. Nothing is downloaded here.
+    From the OpenAlex API month by month, from a snapshot, or from a file of ids or URLs (`openalex.source`); kept as Parquet
+    under `lake/works`. Materialise it again to see what is new; the latest record of each work counts. A listing that breaks
+    off goes on where it was. Nothing is downloaded here.
     """
     year = year_of(context)
     with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
-        config = opened.config
-        works_filter = _filter_of(config)
-        collected, trouble = Collected(), _Trouble()
+        source = _source(opened.config)
+        position = _Position(opened.catalog, opened.config, year, config.news)
+        collected, first = Collected(through=position.through), list[Work]()
+        if collected.through:
+            context.log.info(f"Goes on after {collected.through}, up to where the last listing came.")
+        trouble, stored = _Trouble(), 0
         with DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, account=False) as run:
             opened.catalog.report_progress(run.run_id, {"year": year, "phase": "listing works"})
-            found = _Sample(trouble.ends(run.collect(works_filter, year, collected)))
-            run.store(found)
-        asides = [
-            SetAside(run.run_id, works_filter, f"{a.where} {a.text}".strip(), a.reason) for a in collected.set_aside
-        ]
+            works = run.works_of_year(year, collected, config.news, with_unknown=year == newest_year())
+            for batch in in_batches(trouble.ends(works)):
+                stored += run.store(batch)
+                position.keep(collected)
+                first += batch[: _SHOWN - len(first)]
+            position.end(collected, trouble.error)
+        asides = [SetAside(run.run_id, source, f"{a.where} {a.text}".strip(), a.reason) for a in collected.set_aside]
         opened.catalog.add_set_aside(asides)
         if trouble.error is not None:
-            context.log.warning(f"{collected.works} works came before OpenAlex stopped, and are kept.")
+            context.log.warning(f"{stored} works came before the source stopped, and are kept; the next run goes on.")
             raise trouble.error
         return dg.MaterializeResult(
             metadata={
-                "dagster/row_count": collected.works,
-                "announced by OpenAlex": collected.announced,
+                "dagster/row_count": stored,
+                "announced by the source": collected.announced,
                 "pages": collected.pages,
                 "set aside": len(collected.set_aside),
                 "records set aside": shown.table(
                     {"record": "string", "reason": "string"}, [(a.item, a.reason) for a in asides[:100]]
                 ),
-                "filter": works_filter,
+                "source": source,
+                "only": str(config.news or "all works"),
                 "sample": shown.table(
                     {"work": "string", "title": "string", "doi": "string"},
-                    [(work.work_id, work.title, work.doi) for work in found.first],
+                    [(work.work_id, work.title, work.doi) for work in first],
                 ),
-                "folder": shown.place(config.data_root / "lake" / "works" / f"year={year}"),
+                "folder": shown.place(opened.config.data_root / "lake" / "works" / f"year={year}"),
             }
         )
 
 
-def _filter_of(config: ContentDownloadConfig) -> str:
-    if config.openalex.source != "api":
-        raise SettingsError(
-            [
-                f"openalex.source is {config.openalex.source}, which has no years; set it to api for Dagster, "
-                f"or run `content pull --{config.openalex.source} FILE`"
-            ]
-        )
-    if not config.openalex.filter:
+def _source(config: ContentDownloadConfig) -> str:
+    """The source in words: its filter, snapshot or file."""
+    openalex = config.openalex
+    if openalex.source == "api" and not openalex.filter:
         remedy = "say which works, e.g. DTKG_OPENALEX__FILTER='topics.id:T10102', or name a configuration file in DTKG_CONFIG"
         raise SettingsError([f"openalex.filter is not set; {remedy}"])
-    return config.openalex.filter
+    place = {"snapshot": openalex.snapshot, "ids": openalex.ids_file, "urls": openalex.urls_file}.get(openalex.source)
+    return " ".join(str(part) for part in (openalex.source, place, openalex.filter) if part)
+
+
+class _Position:
+    """Up to which day a year was taken in from its source, kept in the catalog under a name that changes with the source."""
+
+    def __init__(self, catalog: Catalog, config: ContentDownloadConfig, year: int, news: News | None) -> None:
+        of = hashlib.sha256(_source(config).encode()).hexdigest()[:12]
+        self._catalog, self._name = catalog, f"works.{year}.{of}"
+        # A year of which not all is wanted is counted from its beginning, every time.
+        self._kept = config.openalex.max_works is None and news is None
+        self._stays = config.openalex.source == "snapshot"  # a folder that was read never changes
+        days = catalog.export_position(self._name) if self._kept else 0
+        self.through = dt.date.fromordinal(days) if days else None
+
+    def keep(self, collected: Collected) -> None:
+        if self._kept and collected.through:
+            self._catalog.set_export_position(self._name, collected.through.toordinal())
+
+    def end(self, collected: Collected, error: Exception | None) -> None:
+        self.keep(collected)
+        if error is None and not self._stays and self._kept:
+            self._catalog.set_export_position(self._name, 0)  # a list is asked for anew next time: it may have grown
 
 
 class _Trouble:
@@ -104,17 +151,3 @@ class _Trouble:
             yield from works
         except (SourceError, HttpError) as error:
             self.error = error
-
-
-class _Sample:
-    """Passes works on and remembers the first few."""
-
-    def __init__(self, works: Iterator[Work]) -> None:
-        self._works = works
-        self.first: list[Work] = []
-
-    def __iter__(self) -> Iterator[Work]:
-        for work in self._works:
-            if len(self.first) < _SHOWN:
-                self.first.append(work)
-            yield work

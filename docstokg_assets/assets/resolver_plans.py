@@ -1,6 +1,7 @@
 """`resolver_plans`: which copies of each work of a year will be tried, in which order. Plans are made in `plans.py`."""
 
 from datetime import UTC, datetime
+from itertools import chain
 
 import dagster as dg
 
@@ -9,7 +10,7 @@ from docstokg_assets.assets.openalex_works import openalex_works
 from docstokg_assets.assets.steps import configuration, plain_failures, year_of
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.orchestrator import resolvers_of
-from docstokg_assets.partitions import years
+from docstokg_assets.partitions import newest_year, years
 from docstokg_assets.sources import plan_works
 from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.views import open_lake
@@ -33,7 +34,8 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
     """How each work will be looked for: its known copies in the order of trying, and the providers that must be asked.
 
     Planning sends no request. The plans are Parquet under `lake/plans` for people; the queue in the catalog holds a row for
-    each work. A work whose plan changed is opened again, unless its full text is there already.
+    each work. A work whose plan changed is opened again, unless its full text is there already. Works without a known year
+    are planned with the newest one, and downloaded by the job `drain`.
     """
     year = year_of(context)
     with plain_failures():
@@ -41,7 +43,8 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
         root = config.data_root
         with catalog.open(root) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
-            works = works_of_year(root, year)
+            unknown = works_of_year(root, 0) if year == newest_year() else ()
+            works = chain(works_of_year(root, year), unknown)
             planned = plan_works(
                 works, resolvers_of(config), config.rate_limit, opened, LakeWriter(root), datetime.now(UTC)
             )

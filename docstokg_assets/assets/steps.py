@@ -25,11 +25,12 @@ from resources.dagster_resources import (
     HttpClientResource,
     RateLimiterResource,
 )
+from resources.folders import FolderError
 from resources.http.errors import HttpError
 from resources.rate_limit.stores import LimiterUnavailable
 from resources.settings import SettingsError
 
-_EXPLAINED = (SettingsError, CatalogError, StoreError, LimiterUnavailable, SourceError, HttpError)
+_EXPLAINED = (SettingsError, CatalogError, StoreError, LimiterUnavailable, SourceError, FolderError, HttpError)
 
 
 @contextmanager

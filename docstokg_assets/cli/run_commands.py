@@ -188,6 +188,10 @@ class Source:
             _fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
         if not given and config.openalex.source == "api" and config.openalex.filter:
             given = [("query", config.openalex.filter)]
+        if not given and config.openalex.source == "snapshot":
+            _fail(
+                "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`, or give --query, --ids or --urls"
+            )
         if not given and config.openalex.source != "api":
             file = config.openalex.ids_file if config.openalex.source == "ids" else config.openalex.urls_file
             given = [(config.openalex.source, str(file))]
@@ -239,16 +243,14 @@ class Source:
 
 
 def _read_lines(name: str) -> list[str]:
+    from resources.folders import read_lines
+
     try:
-        with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
-            data = file.read()
+        return read_lines(0 if name == "-" else Path(name))
     except OSError as error:
         _fail(f"{name} cannot be read: {error.strerror}. Give a file with one entry a line, or - for standard input.")
     except ValueError as error:  # a name that no file can have
         _fail(f"{name!r} cannot be read: {error}. Give a file with one entry a line, or - for standard input.")
-    # Not `splitlines`: it knows line ends that no editor counts.
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 @contextmanager

@@ -79,8 +79,8 @@ class TelemetrySettings(Section):
 
 
 class OpenAlexSettings(Section):
-    source: Literal["api", "ids", "urls"] = Field(
-        "api", description="where works come from: OpenAlex, or a file of yours"
+    source: Literal["api", "snapshot", "ids", "urls"] = Field(
+        "api", description="where works come from: OpenAlex's API, its snapshot, or a file of yours"
     )
     filter: Annotated[str, BeforeValidator(filter_string)] = Field(
         "", description="which works: OpenAlex filter syntax, or a mapping name → value or list of values"
@@ -96,12 +96,23 @@ class OpenAlexSettings(Section):
         None, description="for source `ids`: OpenAlex ids, DOIs, arXiv ids, PMCIDs, one a line"
     )
     urls_file: Path | None = Field(None, description="for source `urls`: one URL a line")
+    snapshot: str | None = Field(
+        None, description="for source `snapshot`: a folder or s3://bucket/prefix in OpenAlex's layout (s3://openalex)"
+    )
+    snapshot_endpoint: str | None = Field(None, description="URL of the S3 service where that is not Amazon's")
+    snapshot_signed: bool = Field(
+        False,
+        description="ask S3 with the credentials of the AWS variables or profile; OpenAlex's own bucket needs none",
+    )
+    nightly_hour: int = Field(
+        3, ge=0, le=23, description="hour (UTC) from which the nightly sensor looks for new works"
+    )
 
     @model_validator(mode="after")
-    def _source_has_its_file(self) -> OpenAlexSettings:
-        needed = {"ids": self.ids_file, "urls": self.urls_file}
-        if self.source in needed and needed[self.source] is None:
-            raise ValueError(f"source {self.source} needs {self.source}_file")
+    def _source_has_its_place(self) -> OpenAlexSettings:
+        needed = {"ids": "ids_file", "urls": "urls_file", "snapshot": "snapshot"}
+        if self.source in needed and getattr(self, needed[self.source]) is None:
+            raise ValueError(f"source {self.source} needs {needed[self.source]}")
         return self
 
 

@@ -1,4 +1,4 @@
-"""Where works come from: the OpenAlex API, files of identifiers, files of URLs. Each names what it set aside.
+"""Where works come from: the OpenAlex API, its snapshot, files of identifiers, files of URLs. Each names what it set aside.
 
 Nothing here opens a connection or a file: the API is a set of generators that yield Requests, the readers take lines.
 """
@@ -29,3 +29,7 @@ class SourceError(Exception):
 
 class RequestRefused(SourceError):
     """The source does not accept the request as it is: its filter or, of a list that was left for long, its cursor."""
+
+
+class PlanRequired(SourceError):
+    """The plan of the key does not cover the request; asking again changes nothing."""

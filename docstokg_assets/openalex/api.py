@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 from docstokg_assets.identifiers import Identifier, arxiv_doi, arxiv_without_version
-from docstokg_assets.loose_json import mapping, text
-from docstokg_assets.openalex import RequestRefused, SetAside, SourceError
+from docstokg_assets.loose_json import items, mapping, text
+from docstokg_assets.openalex import PlanRequired, RequestRefused, SetAside, SourceError
 from docstokg_assets.openalex.ids import work_from_identifier
 from docstokg_assets.works import UnreadableRecord, Work, work_from_openalex
 from resources.http.messages import Request, Response, Role
@@ -25,6 +25,7 @@ HOST = "api.openalex.org"
 MAX_PER_PAGE = 100
 MAX_OR_VALUES = 100
 MAX_FILTER_BYTES = 6000  # of the 8190 that a request line may have
+LARGE_SLICE = 10_000  # works of a slice above which it is cut into smaller ones
 FIRST_CURSOR = "*"
 SELECT = (
     "id,doi,ids,title,display_name,publication_year,publication_date,type,language,open_access,best_oa_location,"
@@ -42,9 +43,14 @@ class DateSlice:
     first: dt.date
     last: dt.date
 
-    @property
-    def key(self) -> str:
-        return f"{self.first.isoformat()}..{self.last.isoformat()}"
+    def smaller(self) -> tuple[DateSlice, ...]:
+        """Its months, or the days of one month; nothing for a single day."""
+        if self.first == self.last:
+            return ()
+        if (self.first.year, self.first.month) != (self.last.year, self.last.month):
+            return date_slices(self.first.year, self.first, self.last)
+        days = (self.first + dt.timedelta(n) for n in range((self.last - self.first).days + 1))
+        return tuple(DateSlice(day, day) for day in days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,13 @@ class OpenAlexApi:
         # A slice that fits on its first page needs no second request to learn that nothing follows.
         whole = cursor == FIRST_CURSOR and page.count == page.raw_count
         return replace(page, next_cursor=None) if whole else page
+
+    def counts_by_year(self, works_filter: str) -> Generator[Request, Response, dict[int, int]]:
+        """How many works of each publication year a filter selects, for the price of one page."""
+        url = f"https://{HOST}/works?filter={quote(works_filter, safe=':,/')}&group_by=publication_year"
+        body = mapping(self._read_json((yield replace(self._request(url), cache=False))))
+        groups = [mapping(group) for group in items(body.get("group_by"))]
+        return {int(g["key"]): int(g["count"]) for g in groups if str(g.get("key")).isdigit() and g.get("count")}
 
     def singleton(self, identifier: Identifier) -> Generator[Request, Response, Work | None]:
         """One work by its identifier, which costs nothing; None when OpenAlex does not know it."""
@@ -166,7 +179,7 @@ class OpenAlexApi:
                 return RequestRefused(f"OpenAlex refused the request ({said}).", _FILTER_REMEDY)
             case 429 if _is_plan_gated(body):
                 remedy = "Leave that filter or sort order out, or use a key with such a plan."
-                return SourceError(f"OpenAlex wants another plan for this request: {said}", remedy)
+                return PlanRequired(f"OpenAlex wants another plan for this request: {said}", remedy)
             case 429 if _is_budget_spent(body):
                 return SourceError(
                     f"The daily OpenAlex budget is spent: {said}",

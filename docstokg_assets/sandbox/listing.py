@@ -11,7 +11,7 @@ import datetime as dt
 import re
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -215,6 +215,14 @@ class Listing:
             return days.total, [self._universe.work(*spot) for spot in days.slice(start, size)]
         spots = self._scan(query)
         return len(spots), [self._universe.work(*divmod(n, 10_000_000)) for n in spots[start : start + size]]
+
+    def years(self, query: Query) -> Counter[int]:
+        """How many works were found of each year."""
+        if query.only is not None:
+            return Counter(work.year for work in self.page(query, 0, len(query.only))[1])
+        if query.tests:
+            return Counter(number // 10_000_000 for number in self._scan(query))
+        return Counter(year for year, _ in _Days(self._universe, query).all())
 
     def _scan(self, query: Query) -> array[int]:
         if query.key in self._kept:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -219,7 +219,7 @@ def _microseconds(moment: datetime | float) -> int:
 def work_rows(works: Iterable[Work], fetched_at: datetime) -> Iterator[dict[str, Any]]:
     """Rows of the table `works`."""
     for work in works:
-        yield {**asdict(work), "fetched_at": fetched_at}
+        yield {**work.to_row(), "fetched_at": fetched_at}
 
 
 def stamped(plan_rows: Iterable[Mapping[str, Any]], planned_at: datetime) -> Iterator[dict[str, Any]]:

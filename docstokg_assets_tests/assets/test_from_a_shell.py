@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from docstokg_assets.sandbox import Sandbox
@@ -95,3 +96,78 @@ def test_the_run_after_a_terminated_one_goes_on_from_there(
         counts, after = catalog.queue_counts(2024), {entry.work_id: entry for entry in catalog.entries()}
     assert counts.done + counts.retry == counts.total
     assert before and all(after[work_id] == entry for work_id, entry in before.items())
+
+
+@pytest.mark.requirement("ORC-2")
+def test_fault_42_of_a_year_that_was_started_twice_each_work_is_done_once(
+    sandbox: Sandbox, tmp_path: Path, place: tuple[Path, Path]
+) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "dagster", "instance", "migrate"],
+        env={**os.environ, "DAGSTER_HOME": str(place[1])},
+        check=True,
+        capture_output=True,
+    )
+    sandbox.add_fault(host="*.example", delay=0.1)  # so that one does not finish before the other begins
+    try:
+        both = [start_run(*place), start_run(*place)]
+        outputs = [run.communicate(timeout=150)[0] for run in both]
+    finally:
+        sandbox.clear_faults()
+    assert [run.returncode for run in both] == [0, 0], outputs
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        saved = {entry.work_id: entry.url for entry in catalog.entries(year=2024) if entry.path}
+        fetched = [attempt.record for attempt in catalog.attempts_after(0, 100_000, year=2024)]
+        assert saved and all(len(catalog.artifacts_of(work_id)) == 1 for work_id in saved)
+    for work_id, url in saved.items():
+        runs = {record.run_id for record in fetched if (record.work_id, record.url) == (work_id, url)}
+        assert len(runs) <= 1, f"{work_id} was fetched by both"
+
+
+def make(config_file: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`make materialize` with the environment that runs the tests, and an instance of its own."""
+    binaries = Path(sys.executable).parent
+    command = [
+        "make",
+        "-s",
+        "-o",
+        ".venv/.installed",
+        "materialize",
+        f"BIN={binaries}",
+        f"DAGSTER_HOME={home}",
+        *arguments,
+    ]
+    environment = {**os.environ, "DTKG_CONFIG": str(config_file)}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=170)
+
+
+@pytest.mark.requirement("ORC-4")
+def test_make_materialize_collects_a_year_with_a_log_that_a_person_can_read(
+    tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    config_file = write_config(tmp_path, openalex={"filter": "type:article", "max_works": 5})
+    done = make(config_file, tmp_path / "home", "YEAR=2024")
+    assert done.returncode == 0, done.stderr
+    log = done.stdout + done.stderr
+    assert "The pass ended (drained): 5 works finished" in log and "5 works finished," in log
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        assert catalog.queue_counts(2024).total == 5
+    home = dg.DagsterInstance.from_config(str(tmp_path / "home"))
+    with home as instance:
+        assert {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}["openalex"] == 1
+
+
+@pytest.mark.requirement("ORC-4")
+@pytest.mark.parametrize(
+    ("openalex", "arguments", "says"),
+    [
+        ({"filter": ""}, ("YEAR=2024",), "openalex.filter is not set; say which works"),
+        ({"filter": "type:article"}, (), "Say which year: make materialize YEAR=2024"),
+        ({"filter": "type:article"}, ("YEAR=1066",), "1066"),
+    ],
+)
+def test_a_year_that_cannot_be_collected_ends_with_an_exit_code_for_ci_and_the_reason(
+    tmp_path: Path, write_config: Callable[..., Path], openalex: dict[str, str], arguments: tuple[str, ...], says: str
+) -> None:
+    failed = make(write_config(tmp_path, openalex=openalex), tmp_path / "home", *arguments)
+    assert failed.returncode != 0 and says in failed.stdout + failed.stderr

@@ -102,7 +102,7 @@ def test_a_year_is_materialised_from_end_to_end(runs: TwoRuns) -> None:
     planned = metadata_of(runs.first, "resolver_plans")
     downloaded = metadata_of(runs.first, "downloaded_artifacts")
     works = listed["dagster/row_count"]
-    assert works > 20 and listed["announced by OpenAlex"] == works and listed["sample"].records
+    assert works > 20 and listed["announced by the source"] == works and listed["sample"].records
     assert planned["works"] == planned["new"] == works and planned["asked first"].records
     assert downloaded["works"] == works and downloaded["ended"] == "drained"
     assert downloaded["finished"] + downloaded["tried again later"] == works
@@ -212,7 +212,9 @@ def test_force_tries_works_without_full_text_again_and_no_others(
     ("sections", "remedy"),
     [
         ({"openalex": {"filter": ""}}, "DTKG_OPENALEX__FILTER"),
-        ({"openalex": {"source": "ids", "ids_file": "ids.txt"}}, "content pull --ids"),
+        ({"openalex": {"source": "ids", "ids_file": "no-such-file"}}, "Correct openalex.ids_file"),
+        ({"openalex": {"source": "snapshot"}}, "source snapshot needs snapshot"),
+        ({"openalex": {"source": "snapshot", "snapshot": "no-such-folder"}}, "correct openalex.snapshot"),
         ({"http": {}, "openalex": {"filter": "type:article"}}, "contact_email"),
         ({"colour": "blue"}, "unknown key colour"),
     ],
@@ -222,17 +224,3 @@ def test_what_is_wrong_with_the_configuration_is_told_in_one_sentence(
 ) -> None:
     result = materialize(write_config(tmp_path, **sections), [CHAIN[0]])
     assert not result.success and remedy in failure_of(result, "openalex_works")
-
-
-@pytest.mark.requirement("SRC-1")
-def test_works_that_came_before_openalex_failed_are_kept(
-    sandbox: Sandbox, tmp_path: Path, write_config: Callable[..., Path]
-) -> None:
-    config_file = write_config(tmp_path)
-    sandbox.add_fault(host="api.openalex.org", path="*2024-07-01*", status=400)
-    try:
-        result = materialize(config_file, [CHAIN[0]])
-    finally:
-        sandbox.clear_faults()
-    assert not result.success and "OpenAlex" in failure_of(result, "openalex_works")
-    assert list(works_of_year(tmp_path / "data", YEAR))

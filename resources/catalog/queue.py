@@ -24,11 +24,13 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    union_all,
     update,
 )
 
 from resources.catalog.database import CatalogError, Database, insert_missing, now_of, patiently, upsert
 from resources.catalog.rows import (
+    DueWorks,
     Enqueued,
     NewItem,
     ParkedGroup,
@@ -230,6 +232,20 @@ class Queue(Database):
             ).one()
         total, *others = (int(number) for number in row)
         return QueueCounts(total, total - sum(others), *others)
+
+    @patiently
+    def due_by_year(self) -> list[DueWorks]:
+        """The years of which works could be claimed now, the latest year first."""
+        with self._read() as connection:
+            now = now_of(connection)
+            due = union_all(
+                select(queue.c.year, queue.c.updated_at).where(READY),
+                select(queue.c.year, queue.c.not_before).where(WAITING, queue.c.not_before <= now),
+                select(queue.c.year, queue.c.lease_until).where(LEASED, queue.c.lease_until < now),
+            ).subquery()
+            year, since = due.c.year, due.c.updated_at
+            rows = connection.execute(select(year, func.count(), func.max(since)).group_by(year)).all()
+        return sorted((DueWorks(*row) for row in rows), key=lambda row: row.year or 0, reverse=True)
 
     @patiently
     def next_due(self, year: int | None = None, run_id: str | None = None) -> float | None:

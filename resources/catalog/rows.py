@@ -75,6 +75,12 @@ class QueueCounts(NamedTuple):
     done: int
 
 
+class DueWorks(NamedTuple):
+    year: int | None
+    works: int
+    since: float  # when the last of them came due
+
+
 @dataclass(frozen=True, slots=True)
 class ParkedGroup:
     group: str | None

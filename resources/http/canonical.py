@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import string
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -15,7 +17,18 @@ _TRACKING = frozenset(
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REMEMBERED = 2_048  # the same few URLs are asked about a dozen times while a request is under way
 _SAFE_PATH = "/:@!$&'()*+,;=~-._"
+_PLAIN = re.compile(r"https?://((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]+)(?:/[A-Za-z0-9/:@!$&'()*+,;=~._-]*)?")
 _SAFE_QUERY = "/:@!$'()*,;~-._?=+"
+_KEEPS_NONE = {
+    safe: str.maketrans("", "", string.ascii_letters + string.digits + safe) for safe in (_SAFE_PATH, _SAFE_QUERY)
+}
+
+
+def plain_host(url: str) -> str | None:
+    """The host of a URL in which nothing is unusual: lower case, no port, escape, query or fragment. Most are so, and taking
+    the others apart costs thirty times as much."""
+    match = _PLAIN.fullmatch(url)
+    return match[1] if match else None
 
 
 @lru_cache(_REMEMBERED)
@@ -23,6 +36,8 @@ def canonical_url(url: str) -> str:
     """Lower-case scheme and host, no default port, credentials, fragment, trailing slash or tracking parameters; sorted query.
     A text that cannot be read as a URL is its own key."""
     text = url.strip()
+    if plain_host(text):
+        return text.rstrip("/")
     try:
         parts = urlsplit(text)
         netloc = authority_of(text)
@@ -37,6 +52,8 @@ def canonical_url(url: str) -> str:
 @lru_cache(_REMEMBERED)
 def host_of(url: str) -> str:
     """Host name as it is sent: ASCII, in lower case, without port, brackets, trailing dot; empty when there is none."""
+    if plain := plain_host(url):
+        return plain
     try:
         host = urlsplit(url).hostname or ""
         # the mapping that the HTTP library uses, so that a name in look-alike letters is judged by what it becomes
@@ -61,6 +78,8 @@ def _is_tracking(name: str) -> bool:
 
 def _normal_escapes(text: str, safe: str) -> str:
     """One spelling for each escape: what needs none is bare, the rest in upper-case hex. Escaped delimiters stay escaped."""
+    if "%" not in text and text.isascii() and not text.translate(_KEEPS_NONE[safe]):
+        return text  # nearly all
     pieces = []
     for index, piece in enumerate(text.split("%")):
         if index == 0:

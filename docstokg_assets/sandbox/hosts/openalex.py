@@ -161,6 +161,9 @@ class _OpenAlex:
         select = _select(request.param("select"))
         filters = request.param("filter")
         query = self._listing.parse(filters, request.param("search"), request.param("sort"), account.tier == "paid")
+        group = request.param("group_by") or request.param("group-by")
+        if group:
+            return self._grouped(request, query, group)
         page = _page(request)
         count, works = self._listing.page(query, page.position, page.size)
         meta: dict[str, Any] = {
@@ -171,6 +174,20 @@ class _OpenAlex:
         if page.cursor:
             meta["next_cursor"] = _cursor(query, page.position + len(works)) if works else None
         return json_response({"meta": meta, "results": [self._selected(w, select) for w in works], "group_by": []})
+
+    def _grouped(self, request: Request, query: Query, group: str) -> Response:
+        if group != "publication_year":
+            raise QueryError(f"Group by {group} is not supported.")
+        years = self._listing.years(query)
+        meta = {
+            "count": sum(years.values()), "db_response_time_ms": 12, "page": 1, "per_page": 200,
+            "groups_count": len(years), "cost_usd": self._cost(request) * _CREDIT,
+        }  # fmt: skip
+        groups = [
+            {"key": str(year), "key_display_name": str(year), "count": count}
+            for year, count in sorted(years.items(), key=lambda item: -item[1])
+        ]
+        return json_response({"meta": meta, "results": [], "group_by": groups})
 
 
 def _select(value: str) -> list[str] | None:

@@ -1,0 +1,101 @@
+"""A backfill as the UI starts it, by a real daemon with its queue and sensors, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from docstokg_assets.sandbox import Sandbox
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+LAUNCH = """mutation ($backfillParams: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $backfillParams) {
+    __typename ... on PythonError { message }
+  }
+}"""
+YEARS = ("2022", "2023", "2024")
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    box = Sandbox.start(tmp_path_factory.mktemp("box"), works_per_year=12, years=(2022, 2024), enforce_limits=False)
+    with box:
+        yield box
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An instance as ours, but for one run at a time, so that the order shows."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    settings = yaml.safe_load((ROOT / "dagster.yaml").read_text())
+    settings["concurrency"]["runs"]["max_concurrent_runs"] = 1
+    (folder / "dagster.yaml").write_text(yaml.safe_dump(settings))
+    return folder
+
+
+def start(*command: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [BIN / command[0], *command[1:], "-m", "docstokg_assets.definitions"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.requirement("ORC-1", "ORC-2", "ORC-3")
+def test_a_backfill_takes_the_newest_year_first_and_a_failed_year_stops_no_other(
+    sandbox: Sandbox, home: Path, tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    config_file = write_config(tmp_path, openalex={"filter": "type:article", "first_year": 2022})
+    sandbox.add_fault(host="api.openalex.org", path="*2023-01-01*", status=401)
+    environment = {"DAGSTER_HOME": str(home), "DTKG_CONFIG": str(config_file)}
+    subprocess.run([BIN / "dagster", "instance", "migrate"], env={**os.environ, **environment}, check=True)
+    chain = ["openalex_works", "resolver_plans", "downloaded_artifacts", "manifest_parquet", "run_metrics"]
+    variables = {"backfillParams": {"assetSelection": [{"path": [name]} for name in chain], "partitionNames": YEARS}}
+    launch = start("dagster-graphql", "-t", LAUNCH, "-v", json.dumps(variables), **environment)
+    answer = launch.communicate(timeout=120)[0]
+    assert "LaunchBackfillSuccess" in answer, answer
+
+    daemon = start("dagster-daemon", "run", **environment)
+    try:
+        with dg.DagsterInstance.from_config(str(home)) as instance:
+            ended = _wait_for_the_end(instance)
+            page = tmp_path / "data" / "reports" / "failures" / f"{ended['2023'].dagster_run.run_id}.md"
+            for _ in range(600):
+                if page.exists():
+                    break
+                time.sleep(0.1)
+    finally:
+        os.killpg(daemon.pid, signal.SIGTERM)
+        daemon.communicate(timeout=60)
+    status = {year: record.dagster_run.status.value for year, record in ended.items()}
+    assert status == {"2022": "SUCCESS", "2023": "FAILURE", "2024": "SUCCESS"}
+    assert {record.dagster_run.tags["dagster/priority"] for record in ended.values()} == set(YEARS)
+    _, *waited = sorted(YEARS, key=lambda year: ended[year].start_time or 0.0)  # the first was alone in the queue
+    assert waited == sorted(waited, reverse=True)
+    assert "OpenAlex did not accept the API key" in page.read_text(), "the sensor of the daemon left a page"
+
+
+def _wait_for_the_end(instance: dg.DagsterInstance) -> dict[str, dg.RunRecord]:
+    for _ in range(1800):
+        records = {r.dagster_run.tags.get("dagster/partition", ""): r for r in instance.get_run_records()}
+        if set(records) == set(YEARS) and all(r.dagster_run.is_finished for r in records.values()):
+            return records
+        time.sleep(0.2)
+    pytest.fail(f"not ended: { {year: r.dagster_run.status for year, r in records.items()} }")

@@ -1,0 +1,88 @@
+"""Files that others made and we only read: a folder on disk or in S3 through one small interface, and lists of lines.
+
+What the files mean is left to the readers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+_BUFFER = 1 << 20
+
+
+class FolderError(Exception):
+    """What cannot be read: its name, why, and the remedy."""
+
+
+class ReadFolder:
+    """A folder of which files are read by their names below it."""
+
+    def __init__(self, location: str, *, endpoint: str | None = None, signed: bool = False) -> None:
+        """`s3://bucket/prefix`, without credentials unless `signed`; else a path. `endpoint`: an S3 that is not Amazon's."""
+        self.location = location.rstrip("/")
+        if location.startswith("s3://"):
+            self._files: Any = _s3(endpoint, signed)
+            self._root = self.location.removeprefix("s3://")
+        else:
+            self._files = fs.LocalFileSystem()
+            self._root = os.path.abspath(os.path.expanduser(location))
+
+    def has(self, name: str) -> bool:
+        with self._explained(name):
+            return bool(self._files.get_file_info(self._path(name)).type == fs.FileType.File)
+
+    def read(self, name: str) -> bytes:
+        with self._explained(name), self._files.open_input_stream(self._path(name), compression=None) as stream:
+            return bytes(stream.read())
+
+    @contextmanager
+    def stream(self, name: str) -> Iterator[BinaryIO]:
+        """Its bytes from the beginning, unpacked where its name ends in `.gz`."""
+        with self._explained(name):
+            opened = self._files.open_input_stream(self._path(name), compression="detect", buffer_size=_BUFFER)
+        with opened:
+            yield opened
+
+    @contextmanager
+    def random_access(self, name: str) -> Iterator[Any]:
+        with self._explained(name):
+            opened = self._files.open_input_file(self._path(name))
+        with opened:
+            yield opened
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            cause = str(error).splitlines()[0][:300]
+            raise FolderError(
+                f"{self.location}/{name} cannot be read: {cause}. Check the place, the credentials and the network."
+            ) from None
+
+
+def _s3(endpoint: str | None, signed: bool) -> Any:
+    parts = urlsplit(endpoint or "")
+    options: dict[str, Any] = {"anonymous": not signed, "region": os.environ.get("AWS_REGION", "us-east-1")}
+    if endpoint:
+        options |= {"endpoint_override": parts.netloc or parts.path, "scheme": parts.scheme or "https"}
+    return fs.S3FileSystem(**options, connect_timeout=10, request_timeout=60)
+
+
+def read_lines(file: Path | int) -> list[str]:
+    """The lines of a text file or an open descriptor. Raises OSError."""
+    with open(file, "rb", closefd=not isinstance(file, int)) as opened:
+        data = opened.read()
+    # Not `splitlines`: it knows line ends that no editor counts.
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return text.removesuffix("\n").split("\n") if text else []
