@@ -154,6 +154,14 @@ def request_policies(resolvers: tuple[Resolver, ...], config: ContentDownloadCon
     }
 
 
+def with_types(config: ContentDownloadConfig, works_filter: str) -> str:
+    """The filter with the configured types, unless it names types itself."""
+    types = config.openalex.types
+    if not types or re.search(r"(?:^|,)type:", works_filter):
+        return works_filter
+    return ",".join(filter(None, (works_filter, f"type:{'|'.join(types)}")))
+
+
 def open_snapshot(config: ContentDownloadConfig) -> Snapshot:
     openalex = config.openalex
     assert openalex.snapshot is not None  # the settings say so
@@ -252,9 +260,7 @@ class DownloadRun:
 
     def _collect(self, works_filter: str, slices: Iterable[DateSlice | None], collected: Collected) -> Iterator[Work]:
         limit = self.config.openalex.max_works
-        types = self.config.openalex.types
-        if types and not re.search(r"(?:^|,)type:", works_filter):
-            works_filter = ",".join(filter(None, (works_filter, f"type:{'|'.join(types)}")))
+        works_filter = with_types(self.config, works_filter)
         return works_of_filter(self.asker(), self.openalex(), works_filter, slices, limit, collected)
 
     def works_of_year(
@@ -270,7 +276,7 @@ class DownloadRun:
                 yield from self._listed(year, collected, news)
             case "snapshot":
                 since = news.since - dt.timedelta(days=1) if news else collected.through
-                keep, limit = LocalFilter(openalex.filter), openalex.max_works
+                keep, limit = LocalFilter(with_types(self.config, openalex.filter)), openalex.max_works
                 yield from works_of_snapshot(open_snapshot(self.config), year, since, keep, limit, collected)
             case "ids" | "urls":
                 for work in self._of_file(collected):

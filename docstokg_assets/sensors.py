@@ -16,7 +16,7 @@ from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.jobs import collect_year, continue_year, drain
 from docstokg_assets.openalex import SourceError
 from docstokg_assets.openalex.delta import Delta, find_delta
-from docstokg_assets.orchestrator import DownloadRun, Services, open_snapshot
+from docstokg_assets.orchestrator import DownloadRun, Services, open_snapshot, with_types
 from docstokg_assets.partitions import years
 from docstokg_assets.telemetry.files import whole_file
 from resources.dagster_resources import (
@@ -91,7 +91,9 @@ def _ask(opened: Services, since: dt.date, today: dt.date) -> Delta:
     openalex = opened.config.openalex
     with DownloadRun(opened, f"nightly-{today}", kind="sensor", scope={"since": str(since)}, dry_run=True) as run:
         has_key = openalex.api_key is not None
-        delta = run.asker().ask(find_delta(run.openalex(), openalex.filter, since, has_key=has_key))
+        delta = run.asker().ask(
+            find_delta(run.openalex(), with_types(opened.config, openalex.filter), since, has_key=has_key)
+        )
         opened.catalog.finish_run(run.run_id, {"years": delta.works, "said": delta.said})
         return delta
 
