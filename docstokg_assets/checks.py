@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
+import duckdb
 
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
+from docstokg_assets.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.assets.run_metrics import run_metrics
 from docstokg_assets.assets.steps import configuration, plain_failures
+from docstokg_assets.telemetry.account import lines_are_missing
+from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.metrics import SLOS, Scope, Verdict, compute_slis, judge
 from docstokg_assets.telemetry.views import open_lake
 from resources.artifacts.store import ArtifactStore
@@ -95,6 +99,53 @@ def files_are_there(
         severity=dg.AssetCheckSeverity.WARN,
         description=f"{files - len(missing)} of {files} files are there.",
         metadata={"in the catalog": files, "missing": len(missing), "missing files": _files(missing)},
+    )
+
+
+@dg.asset_check(asset=manifest_parquet)
+def manifest_agrees(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> dg.AssetCheckResult:
+    """Catalog, Parquet and the run's own manifest tell the same: no row of the year is missing, none is there twice."""
+    year, faults = _year(context), list[str]()
+    with plain_failures():
+        root = configuration(catalog).data_root
+        with catalog.open(root) as opened, open_lake(root) as lake:
+            told = _rows_in_lake(lake, Scope(year))
+            positions = (opened.export_position("lake.attempts"), opened.export_position("lake.outcomes"))
+            attempts, before, outcomes = opened.counted_up_to(year, *positions)
+            if lines_are_missing(opened, root / context.run.run_id, context.run.run_id):
+                faults.append("the manifest of this run lacks lines; `content telemetry rebuild` makes it again")
+    if told["attempts"] != attempts:
+        faults.append(f"{told['attempts']} attempts in Parquet, {attempts} in the catalog")
+    if not before <= told["outcomes"] <= outcomes:  # others may have settled works of the year since the export
+        faults.append(f"{told['outcomes']} outcomes in Parquet, {outcomes} in the catalog")
+    return dg.AssetCheckResult(
+        passed=not faults,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="; ".join(faults) or f"{attempts} attempts and {outcomes} outcomes, everywhere the same.",
+        metadata={"attempts": attempts, "outcomes": outcomes},
+    )
+
+
+def _rows_in_lake(lake: duckdb.DuckDBPyConnection, scope: Scope) -> dict[str, int]:
+    tables = ("attempts", "outcomes")
+    counts = [f"SELECT '{name}', count(*) FROM {name} WHERE {scope.condition}" for name in tables]
+    return dict(lake.execute(" UNION ALL ".join(counts)).fetchall())
+
+
+@dg.asset_check(asset=manifest_parquet)
+def schema_is_stable(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> dg.AssetCheckResult:
+    """Every Parquet part of the year has the columns of this version; older parts are read all the same, with blanks."""
+    with plain_failures():
+        root = configuration(catalog).data_root
+        drifted = LakeWriter(root).drifted(_year(context))
+    rows = [(str(part.relative_to(root)), columns) for part, columns in drifted[:100]]
+    return dg.AssetCheckResult(
+        passed=not drifted,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{len(drifted)} parts with other columns; `content telemetry rebuild` makes them again."
+        if drifted
+        else "All parts have the columns of this version.",
+        metadata={"parts with other columns": shown.table({"part": "path", "columns": "string"}, rows)},
     )
 
 

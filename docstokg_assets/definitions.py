@@ -17,7 +17,13 @@ from resources.dagster_resources import (
 
 defs = dg.Definitions(
     assets=[openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics],
-    asset_checks=[checks.no_corruption, checks.files_are_there, checks.objectives],
+    asset_checks=[
+        checks.no_corruption,
+        checks.files_are_there,
+        checks.manifest_agrees,
+        checks.schema_is_stable,
+        checks.objectives,
+    ],
     jobs=[jobs.collect_year, jobs.continue_year, jobs.drain],
     sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary],
     resources={

@@ -1,6 +1,6 @@
 """`run_metrics`: the indicators of a year and the report on it. Measured by `telemetry.metrics`, worded by `telemetry.report`."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
@@ -23,6 +23,8 @@ from resources.dagster_resources import CatalogResource
     kinds={"python", "duckdb", "parquet"},
     owners=["team:content-download"],
     code_version="1",
+    # A nightly delta that no longer comes is seen here, and nowhere else.
+    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=72), warn_window=timedelta(hours=36)),
 )
 def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
     """How well it went: yield, speed, politeness and soundness of the year, against their objectives.

@@ -189,8 +189,24 @@ class LakeWriter:
                     writers[year].write_batch(batch.filter(pc.equal(years, year)))
         return tuple(parts.values())
 
-    def parts(self, table: str) -> list[Path]:
-        return sorted((self._lake / table).glob("year=*/part-*.parquet"))
+    def parts(self, table: str, year: int | None = None) -> list[Path]:
+        """Those of one year, or all."""
+        return sorted((self._lake / table).glob(f"year={'*' if year is None else year}/part-*.parquet"))
+
+    def drifted(self, year: int | None = None) -> list[tuple[Path, str]]:
+        """The parts whose columns are not those of this version, each with what differs."""
+        found = []
+        for table, wanted in SCHEMAS.items():
+            for part in self.parts(table, year):
+                differing = _named_types(wanted) ^ _named_types(pq.read_schema(part))
+                if differing:
+                    found.append((part, ", ".join(sorted({name for name, _ in differing}))))
+        return found
+
+
+def _named_types(schema: pa.Schema) -> set[tuple[str, str]]:
+    """Parquet calls what is in a list `element`, Arrow calls it `item`."""
+    return {(field.name, str(field.type).replace("element: ", "item: ")) for field in schema}
 
 
 def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Columns]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow.parquet as pq
 import pytest
 
 from docstokg_assets import checks
@@ -30,7 +31,13 @@ from resources.records import Reason
 
 YEAR = 2024
 CHAIN = [openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics]
-CHECKS = [checks.no_corruption, checks.files_are_there, checks.objectives]
+CHECKS = [
+    checks.no_corruption,
+    checks.files_are_there,
+    checks.manifest_agrees,
+    checks.schema_is_stable,
+    checks.objectives,
+]
 
 
 def materialize(config_file: Path, selection: list[Any] | None = None, **pass_config: Any) -> dg.ExecuteInProcessResult:
@@ -141,7 +148,8 @@ def test_a_second_run_downloads_nothing_again_and_doubles_nothing(runs: TwoRuns)
 def test_objectives_are_checks_and_a_missed_one_only_warns(runs: TwoRuns) -> None:
     found = checks_of(runs.first)
     assert set(found) == {
-        "no_corruption", "files_are_there", "yield", "ttfp_p50_s", "ttfp_p95_s", "cache_hit_ratio", "ratio_429",
+        "no_corruption", "files_are_there", "manifest_agrees", "schema_is_stable",
+        "yield", "ttfp_p50_s", "ttfp_p95_s", "cache_hit_ratio", "ratio_429",
     }  # fmt: skip
     measured = metadata_of(runs.first, "run_metrics")["yield"]
     assert measured < 0.85 and not found["yield"].passed and "misses the goal" in found["yield"].description
@@ -193,6 +201,24 @@ def test_a_missing_file_is_noticed(tmp_path: Path, write_config: Callable[..., P
     result = materialize(config_file, [CHAIN[2], *CHECKS[:2]], max_works=1)
     check = checks_of(result)["files_are_there"]
     assert result.success and not check.passed and check.metadata["missing"].value == 1
+
+
+@pytest.mark.requirement("ORC-5")
+def test_a_part_that_is_lost_or_of_another_version_is_noticed(
+    runs: TwoRuns, tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    assert checks_of(runs.first)["manifest_agrees"].passed and checks_of(runs.first)["schema_is_stable"].passed
+    shutil.copytree(runs.data_root, tmp_path / "data")
+    parts = sorted((tmp_path / "data/lake/attempts" / f"year={YEAR}").glob("part-*.parquet"))
+    parts[0].unlink()
+    (old,) = (tmp_path / "data/lake/outcomes" / f"year={YEAR}").glob("part-*.parquet")
+    pq.write_table(pq.read_table(old).drop_columns(["tier"]), old)
+    found = checks_of(materialize(write_config(tmp_path), [CHAIN[3], *CHECKS[2:4]]))
+    assert not found["manifest_agrees"].passed and "attempts in Parquet" in (found["manifest_agrees"].description or "")
+    drift = found["schema_is_stable"]
+    assert not drift.passed
+    (row,) = drift.metadata["parts with other columns"].value.records
+    assert row.data["columns"] == "tier"
 
 
 @pytest.mark.requirement("ORC-1")

@@ -243,6 +243,18 @@ class Catalog(Queue, Hosts, Spending):
             return [dict(row) for row in rows]
 
     @patiently
+    def counted_up_to(self, year: int | None, attempt: int, revision: int) -> tuple[int, int, int]:
+        """How many attempts of a year there are up to a position, how many outcomes up to a revision, and how many in all."""
+        of_year = [] if year is None else [year_is(attempts.c.year, year)]
+        tried = select(sql.count()).select_from(attempts).where(attempts.c.id <= attempt, *of_year)
+        ended = select(sql.count()).select_from(catalog_entries)
+        if year is not None:
+            ended = ended.where(year_is(catalog_entries.c.year, year))
+        with self._read() as connection:
+            before = connection.scalar(ended.where(catalog_entries.c.revision <= revision)) or 0
+            return connection.scalar(tried) or 0, before, connection.scalar(ended) or 0
+
+    @patiently
     def artifacts_of(self, work_id: str) -> list[Artifact]:
         """The files that were stored for a work, the first one first."""
         statement = select(artifacts).where(artifacts.c.work_id == work_id).order_by(artifacts.c.id)
