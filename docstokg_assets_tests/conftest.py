@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.servers import Postgres
+from docstokg_assets_tests.servers import Postgres, Valkey
 from resources.rate_limit.policies import DEFAULT_POLICIES
 from resources.rate_limit.settings import ANY
 
@@ -54,6 +54,14 @@ def postgres() -> Iterator[Postgres]:
     server.start()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Valkey]:
+    server = Valkey()
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -16,9 +16,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow.parquet as pq
 import pytest
+import redis
 import yaml
+from pydantic import SecretStr
 
 from docstokg_assets.cli import main as program
 from docstokg_assets.config.models import resolvers_model
@@ -28,6 +31,7 @@ from docstokg_assets.plans import Candidate, Target, Tier
 from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.works import Location, Work
+from docstokg_assets_tests.servers import Postgres, Valkey
 from resources.artifacts.file_system import FileSystemStore
 from resources.http.errors import HttpError
 from resources.http.messages import Request, Role
@@ -215,6 +219,64 @@ def test_fault_20_keys_of_providers_go_to_their_own_host_and_nowhere_else(tmp_pa
     assert any(a["host"] == "core.ac.uk" and a["status"] == 200 for a in arrivals)
     assert leaks(tmp_path / "data") == []
     assert [found for output in outputs if (found := shown(output.encode(), OURS))] == []
+
+
+@pytest.mark.requirement("HTTP-14")
+def test_fault_20_no_shared_server_is_told_a_secret(
+    box: Sandbox, tmp_path: Path, valkey: Valkey, postgres: Postgres, postgres_catalog: SecretStr
+) -> None:
+    """Catalog in PostgreSQL, limits and cache in Redis: every value that these hold afterwards."""
+    http = {**yaml.safe_load(write_config(box, tmp_path).read_text())["http"], "cache_backend": "redis"}
+    limits = {"backend": "redis", "redis_url": valkey.url, "policies": {"*": "500/second burst 50"}}
+    config = write_config(
+        box,
+        tmp_path,
+        http={**http, "cache_url": valkey.url},
+        rate_limit=limits,
+        storage={"backend": "postgres", "url": postgres_catalog.get_secret_value()},
+    )
+    (tmp_path / "urls").write_text(f"https://{PAGES}/good?access_token={LINE}\nhttps://{PAGES}/late\n")
+    place = ["--config", str(config), "--out", str(tmp_path / "data")]
+    outputs = told(tmp_path, ["pull", *place, "--urls", "urls"])
+    outputs += told(tmp_path, ["pull", *place, "--query", "publication_year:2024"])
+    assert any(KEY in arrival["path"] for arrival in box.arrivals()) and not any("Traceback" in out for out in outputs)
+    in_redis, in_postgres = b"\n".join(kept_in_redis(valkey)), b"\n".join(kept_in_postgres(postgres_catalog))
+    assert b"A page." in in_redis and b"api.openalex.org" in in_redis and PAGES.encode() in in_postgres
+    secrets = (*OURS, postgres.password)
+    assert shown(in_redis, secrets) == [] and shown(in_postgres, secrets) == []
+    assert [found for output in outputs if (found := shown(output.encode(), (*secrets, TOKEN)))] == []
+    assert leaks(tmp_path / "data") == []
+
+
+def kept_in_redis(valkey: Valkey) -> Iterator[bytes]:
+    with closing(redis.Redis.from_url(valkey.url)) as client:
+        for key in client.scan_iter():
+            yield key
+            match client.type(key):
+                case b"hash":
+                    values = [part for pair in client.hgetall(key).items() for part in pair]
+                case b"string":
+                    values = [client.get(key)]
+                case b"zset":
+                    values = client.zrange(key, 0, -1)
+                case b"set":
+                    values = list(client.smembers(key))
+                case b"list":
+                    values = client.lrange(key, 0, -1)
+                case kind:
+                    pytest.fail(f"{key!r} is a {kind!r}: look into it too")
+            for value in values:
+                yield value
+                with suppress(zlib.error):
+                    yield zlib.decompressobj(wbits=47).decompress(value)
+
+
+def kept_in_postgres(location: SecretStr) -> Iterator[bytes]:
+    tables = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('docstokg', 'public')"
+    with psycopg.connect(location.get_secret_value()) as connection:
+        for (table,) in connection.execute(tables).fetchall():
+            for (row,) in connection.execute(f"SELECT t::text FROM {table} t"):
+                yield row.encode()
 
 
 @pytest.mark.requirement("HTTP-14")

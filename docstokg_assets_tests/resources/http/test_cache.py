@@ -575,14 +575,6 @@ def test_a_network_file_system_is_refused_with_the_remedy(tmp_path: Path, monkey
 # -- Redis ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[Valkey]:
-    server = Valkey()
-    server.start()
-    yield server
-    server.stop()
-
-
 @pytest.mark.requirement("HTTP-7")
 def test_redis_keeps_the_answers_for_several_machines(
     serve: Callable[..., Any], polite: Callable[..., Any], answers: Any, valkey: Valkey, tmp_path: Path

@@ -8,19 +8,10 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets_tests.servers import Valkey
 from resources.rate_limit.limiter import Limiter
 from resources.rate_limit.settings import RateLimitSettings
 
 Open = Callable[..., Limiter]
-
-
-@pytest.fixture(scope="session")
-def valkey() -> Iterator[Valkey]:
-    server = Valkey()
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture
