@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -417,7 +417,7 @@ class Dispatcher:
         lane.tasks = deque(left for left in lane.tasks if id(left) not in taken)
         task.joined, task.items = others, tuple(items)
         whole = replace(joint.build(task.items), resolver=request.resolver, tier=request.tier, cache=False)
-        task.exchange = self._exchange(whole, _counted(task.log, len(others) + 1))
+        task.exchange = self._exchange(whole, _for_all(task.log, [other.item.work_id for other in others]))
         return self._advance(task, None)
 
     def _share(self, task: Task, answer: Response | HttpError) -> Response | HttpError:
@@ -750,6 +750,7 @@ class Dispatcher:
         self._pauses.clear()
 
 
-def _counted(log: AttemptLog, works: int) -> AttemptLog:
-    """Each attempt says for how many works it was made."""
-    return replace(log, emit=lambda record: log.emit(replace(record, extra={**record.extra, "works": works})))
+def _for_all(log: AttemptLog, others: Sequence[str]) -> AttemptLog:
+    """Each attempt says for how many works it was made, and for which besides its own."""
+    told = {"works": len(others) + 1, "also_for": list(others)}
+    return replace(log, emit=lambda record: log.emit(replace(record, extra={**record.extra, **told})))

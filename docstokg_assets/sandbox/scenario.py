@@ -310,23 +310,23 @@ def _robots(s: _Stage) -> None:
     s.primary(pdf, license=s.license())
 
 
-def _wrong_pdf(s: _Stage) -> str:
-    """The publisher's address of the PDF, where another paper or the supplement is."""
+def _wrong_pdf(s: _Stage, venue: Venue) -> str:
+    """The venue's address of the PDF, where another paper or the supplement is."""
     style = ("other", "supplement")[s.variant % 2]
-    return s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("pdf", style=style))
+    return s.put(s.address(venue, venue.pdf), Page("pdf", style=style))
 
 
 def _wrong_paper(s: _Stage) -> None:
-    wrong = _wrong_pdf(s)
-    s.story.doi_url = s.landing(s.work.publisher, wrong)
-    pdf = s.pdf(s.work.repository)
-    s.primary(wrong, license=s.license())
-    s.story.locations.append(s.repository(pdf=pdf))
+    """The repository, which is asked first, has the wrong file; the publisher has the right one."""
+    pdf = s.pdf(s.work.publisher)
+    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.primary(pdf, license=s.license())
+    s.story.locations.append(s.repository(pdf=_wrong_pdf(s, s.work.repository)))
     s.good(pdf)
 
 
 def _wrong_only(s: _Stage) -> None:
-    wrong = _wrong_pdf(s)
+    wrong = _wrong_pdf(s, s.work.publisher)
     s.story.doi_url = s.landing(s.work.publisher, wrong)
     s.primary(wrong, license=s.license())
 

@@ -85,7 +85,13 @@ def why(content: Content, config: Path, work: str, *more: str, code: int = 0) ->
         ("robots", ["robots", "did not ask", "docs/reasons.md#robots"]),
         ("wrong_only", ["it ended as wrong-paper", "download.on_suspect", "docs/reasons.md#wrong-paper"]),
         ("wrong_paper", ["Its full text is there", "[wrong-paper]"]),
-        ("nothing_closed", ["unpaywall was not asked: disabled (file content.yaml)", "it named no new copy"]),
+        (
+            "nothing_closed",
+            [
+                "unpaywall was not asked: disabled (file content.yaml)",
+                "crossref asked the API of api.crossref.org: 200 OK",
+            ],
+        ),
     ],
 )
 def test_the_story_of_a_work_says_what_was_tried_why_it_ended_so_and_what_would_help(

@@ -343,8 +343,10 @@ class Catalog(Queue, Hosts, Spending):
 
     @patiently
     def attempts_of(self, work_id: str, year: int | None) -> list[AttemptRecord]:
-        """All attempts for a work, in their order. Its year leads to them: the work alone has no index."""
-        same = (year_is(attempts.c.year, year or 0), attempts.c.work_id == work_id)
+        """All attempts for a work, in their order, those that were made for several at once included. Its year leads to them:
+        the work alone has no index."""
+        shared = attempts.c.extra.like('%"also_for"%') & attempts.c.extra.contains(f'"{work_id}"', autoescape=True)
+        same = (year_is(attempts.c.year, year or 0), (attempts.c.work_id == work_id) | shared)
         with self._read() as connection:
             rows = connection.execute(select(attempts).where(*same).order_by(attempts.c.id)).mappings()
             return [attempt_from_row(row).record for row in rows]
