@@ -71,6 +71,8 @@ def test_three_hundred_works_cost_a_few_requests_and_none_waits_for_the_others(
     assert len(attempts) == len(arrivals)  # a row a request
     asked_for = [a.extra["works"] for a in attempts]
     assert sum(asked_for) == 300 and asked_for[0] <= 64  # the first took who was there
+    told = [str(a.work_id) for a in attempts] + [other for a in attempts for other in a.extra["also_for"]]
+    assert sorted(told) == sorted(work.work_id for work in works)  # so that the story of each work can tell of it
     assert box.violations() == []
 
 
