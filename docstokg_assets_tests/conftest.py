@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import settings
 from pydantic import SecretStr
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
@@ -15,6 +16,10 @@ from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.servers import Postgres, Valkey
 from resources.rate_limit.policies import DEFAULT_POLICIES
 from resources.rate_limit.settings import ANY
+
+# How long an example takes says more about the machine than about us.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 FAST = "2000/second burst 500"
 NAMED = tuple(host for host in DEFAULT_POLICIES if host != ANY)
