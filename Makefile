@@ -48,7 +48,7 @@ test: $(STAMP)  ## lint, types, import rules and all tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -n 4
+	@$(BIN)/python -m pytest -n 4 --dist loadfile
 
 clean:  ## remove the environment and what the demo made
 	rm -rf $(VENV) .dagster data

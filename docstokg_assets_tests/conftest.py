@@ -24,7 +24,17 @@ settings.load_profile("any machine")
 FAST = "2000/second burst 500"
 NAMED = tuple(host for host in DEFAULT_POLICIES if host != ANY)
 
+# Files that take long begin first, so that no worker is left alone with one at the end (`--dist loadfile`).
+LONG = ("ui", "cluster", "test_demo.py", "crashes", "assets", "cli", "faults", "test_docs.py", "test_orchestrator.py")
+
 ConfigFor = Callable[..., ContentDownloadConfig]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        return next((n for n, name in enumerate(LONG) if name in item.path.parts), len(LONG))
+
+    items.sort(key=place)
 
 
 @pytest.fixture
