@@ -21,6 +21,7 @@ from docstokg_assets.progress import Progress, waiting_text
 from docstokg_assets.works import Location, Work
 from resources.catalog import CatalogError
 from resources.catalog.catalog import Catalog
+from resources.catalog.rows import NewItem
 
 PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
 
@@ -279,3 +280,15 @@ def test_a_stop_while_all_workers_hold_dripping_bodies_takes_no_longer_than_the_
     assert GRACE_S <= took < 6.0
     assert (counts.leased, counts.queued_due) == (0, 40)
     assert not list(services.config.data_root.rglob(".part-*"))
+
+
+@pytest.mark.requirement("SRC-3")
+def test_a_record_that_cannot_be_read_costs_its_work_and_not_the_pass(config_of: ConfigOf) -> None:
+    with open_services(config_of(rate_limit__policies=FAST)) as services:
+        bad = NewItem("W9", 2024, 2024, {"work_id": "W9", "no": "such field"}, "plan", None)
+        with DownloadRun(services) as run:
+            run.take_in([work(1, "b1.example")])
+            services.catalog.enqueue([bad], run.run_id)
+            result = run.drain(of_run=True)
+        assert (result.ended, result.outcomes) == ("drained", {"ok": 1, "internal-error": 1})
+        assert services.catalog.queue_counts().done == 2
