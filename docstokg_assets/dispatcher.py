@@ -696,9 +696,10 @@ class Dispatcher:
             )
         )
 
-    def _recorded(self, entry: Finished | Parked, ours: bool) -> None:
-        """Called by the recorder when an entry is durable, or was refused because the work is no longer ours."""
-        if isinstance(entry, Finished) and ours:
+    def _recorded(self, entry: Finished | Parked, settled: bool) -> None:
+        """Called by the recorder when an entry is durable. Not `settled`: the work is no longer ours, or is due again at once
+        because its plan has changed."""
+        if isinstance(entry, Finished) and settled:
             self._count(entry.outcome)
             self._result.to_retry += entry.retry_at is not None
         with self._open_lock:

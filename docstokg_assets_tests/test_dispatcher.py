@@ -21,7 +21,7 @@ from docstokg_assets.progress import Progress, waiting_text
 from docstokg_assets.works import Location, Work
 from resources.catalog import CatalogError
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import NewItem
+from resources.catalog.rows import NewItem, QueueItem
 
 PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
 
@@ -292,3 +292,24 @@ def test_a_record_that_cannot_be_read_costs_its_work_and_not_the_pass(config_of:
             result = run.drain(of_run=True)
         assert (result.ended, result.outcomes) == ("drained", {"ok": 1, "internal-error": 1})
         assert services.catalog.queue_counts().done == 2
+
+
+@pytest.mark.requirement("CAT-2")
+def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
+    config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_services(config_of(rate_limit__policies=FAST)) as services, DownloadRun(services) as run:
+        run.take_in([work(1, "ill.example")])
+        real, plans = services.catalog.claim, iter(["another"])
+
+        def claim(*args: Any, **how: Any) -> list[QueueItem]:
+            items = real(*args, **how)
+            if items and (plan := next(plans, None)):
+                services.catalog.enqueue([NewItem("W1", 2024, 2024, items[0].record, plan, None)])
+            return items
+
+        monkeypatch.setattr(services.catalog, "claim", claim)
+        result = run.drain(of_run=True)
+        tries = services.catalog.attempts_after(0, 100, run_id=run.run_id)
+    assert len(tries) == 2
+    assert (result.finished, result.to_retry, result.outcomes) == (1, 1, {"http-5xx": 1})

@@ -135,6 +135,42 @@ def test_a_transaction_that_is_cut_off_in_its_middle_is_done_again_from_its_star
 
 
 @pytest.mark.requirement("CAT-1")
+def test_reading_outcomes_and_giving_money_back_wait_for_the_server_too(
+    catalog: Catalog, postgres: Postgres, wire: Cutter
+) -> None:
+    catalog.claim("me", 1, 60)
+    catalog.commit(Batch(finished=[finished("W0")]))
+    day = catalog.spend("paid", 0.02, 1.0).day
+    cut_off = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'docstokg-catalog'"
+    with psycopg.connect(postgres.url, autocommit=True) as other:
+        other.execute(cut_off)
+        assert [entry.work_id for entry in catalog.entries_of(["W0"])] == ["W0"]
+        other.execute(cut_off)
+        wire.cuts_left = 1
+        catalog.give_back("paid", 0.01, day)
+    assert wire.cuts == 1
+    assert catalog.spent_today("paid") == pytest.approx(0.01)  # given back once
+
+
+@pytest.mark.requirement("CAT-2")
+def test_a_work_that_is_claimed_at_the_same_moment_is_not_opened_again(
+    catalog: Catalog, postgres: Postgres, postgres_catalog: SecretStr
+) -> None:
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with psycopg.connect(postgres.url) as claiming, psycopg.connect(postgres.url, autocommit=True) as looking:
+        claiming.execute("UPDATE docstokg.queue SET state = 'leased', lease_owner = 'me' WHERE work_id = 'W0'")
+        opened: list[int] = []
+        thread = threading.Thread(target=lambda: opened.append(catalog.reopen(["W0", "W1"])))
+        thread.start()
+        while looking.execute(waits).fetchone() == (0,):
+            pass
+        claiming.commit()
+        thread.join()
+    assert opened == [1]
+    assert catalog.lease_owners() == {"me"}
+
+
+@pytest.mark.requirement("CAT-1")
 def test_patience_with_a_server_that_stays_away_has_an_end(
     postgres: Postgres, postgres_catalog: SecretStr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
