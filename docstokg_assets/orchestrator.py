@@ -60,7 +60,7 @@ from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
-from docstokg_assets.wrong_paper import judge_with
+from docstokg_assets.wrong_paper import Judge, Verdict, judged
 from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.database import CatalogError
@@ -392,13 +392,22 @@ class DownloadRun:
             head_precheck=download.head_precheck,
             global_url_dedupe=download.global_url_dedupe,
             dry_run=self.dry_run,
-            judge=judge_with(self._pdfs, reject=download.on_suspect == "reject") if download.check_pdf else None,
+            judge=self._judge(reject=download.on_suspect == "reject") if download.check_pdf else None,
             max_concurrent_resolvers=download.max_concurrent_resolvers,
             versions=download.versions,
             licenses=download.licenses,
             context=ResolverContext(self.config.http.contact_email, keys, purse=self.services.catalog),
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings)
+
+    def _judge(self, *, reject: bool) -> Judge:
+        """How this run judges a file; without `reject` the evidence is kept as flags, and the file as well."""
+
+        def judge(work: Work, url: str, path: Path) -> Verdict:
+            verdict = judged(work, url, self._pdfs.inspect(path))
+            return verdict if reject else Verdict(verdict.flags, verdict.evidence)
+
+        return judge
 
     def _limit_resolvers(self) -> None:
         rates = {resolver.name: resolver.own_rate for resolver in self.resolvers}

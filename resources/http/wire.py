@@ -470,8 +470,8 @@ def _read(send: Send, head: ResponseHead, body: _Body) -> Reply:
 def _into(
     sink: BodySink, head: ResponseHead, pieces: Iterable[bytes], body: _Body, size: int, wanted: int | None = None
 ) -> Reply:
-    """A body that breaks off, and whose rest can be asked for, leaves with the error; otherwise nothing is left of it. `wanted` is
-    its size where its pieces come one by one, and their own lengths do not tell."""
+    """A body that breaks off, and whose rest can be asked for, leaves with the error; otherwise nothing is left of it.
+    `wanted` is its size where its pieces come one by one, and their own lengths do not tell."""
     went_on_at = size
     try:
         for piece in pieces:
