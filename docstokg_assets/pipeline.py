@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -280,11 +279,17 @@ class PipelineSettings:
 class ResolverPipeline:
     """Shared by all works of a run. Thread-safe; what belongs to one work is in its Pursuit."""
 
-    def __init__(self, resolvers: Sequence[Resolver], store: ArtifactStore, settings: PipelineSettings) -> None:
+    def __init__(
+        self,
+        resolvers: Sequence[Resolver],
+        store: ArtifactStore,
+        settings: PipelineSettings,
+        taken: dict[str, str] | None = None,
+    ) -> None:
+        """`taken`: canonical URL -> the work that has it, when URLs are deduplicated across works."""
         self.resolvers = {resolver.name: resolver for resolver in resolvers}
         self._store, self._settings = store, settings
-        self._taken: dict[str, str] = {}  # canonical URL -> work, when URLs are deduplicated across works
-        self._lock = threading.Lock()
+        self._taken = {} if taken is None else taken
 
     def begin(self, work: Work, progress: Mapping[str, Any] | None = None) -> Pursuit:
         return Pursuit.begin(make_plan(work, self.resolvers.values()), progress)
@@ -540,8 +545,7 @@ class ResolverPipeline:
     def _taken_by_another(self, candidate: Candidate, work: Work, log: AttemptLog) -> bool:
         if not self._settings.global_url_dedupe:
             return False
-        with self._lock:
-            owner = self._taken.setdefault(candidate.key, work.work_id)
+        owner = self._taken.setdefault(candidate.key, work.work_id)  # looks and takes in one step, for all threads
         if owner == work.work_id:
             return False
         request = self._landing_request(candidate)

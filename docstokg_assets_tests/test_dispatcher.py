@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -313,3 +314,15 @@ def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
         tries = services.catalog.attempts_after(0, 100, run_id=run.run_id)
     assert len(tries) == 2
     assert (result.finished, result.to_retry, result.outcomes) == (1, 1, {"http-5xx": 1})
+
+
+@pytest.mark.requirement("RES-6", "CFG-6")
+def test_a_url_stays_taken_for_the_whole_run_also_under_new_rules(config_of: ConfigOf) -> None:
+    """Each pass, and each reload of the configuration, has a pipeline of its own."""
+    config = config_of(rate_limit__policies=FAST, download__global_url_dedupe=True)
+    first, second = work(1, "b1.example"), replace(work(1, "b1.example"), work_id="W2")
+    with open_services(config) as services, DownloadRun(services) as run:
+        run.take_in([first])
+        assert run.drain(of_run=True).saved == 1
+        run.take_in([second])
+        assert run.drain(of_run=True).outcomes == {"duplicate-url-global": 1}

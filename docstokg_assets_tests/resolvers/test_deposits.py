@@ -18,6 +18,7 @@ from docstokg_assets.resolvers.openalex_content import (
 from docstokg_assets.resolvers.registry import ResolverContext
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.works import Work
+from docstokg_assets_tests.conftest import spent_today
 from resources.catalog.catalog import Catalog
 from resources.clock import SystemClock
 from resources.http.messages import Response
@@ -78,7 +79,7 @@ def test_what_openalex_sells_is_bought_within_the_budget_of_the_day(
     budget = {"resolvers.openalex_content.budget_usd_per_day": 0.045}
     entries, services = collect(box, "openalex", "openalex_content", **PAYING, **budget)
     assert sorted(str(entry.reason) for entry in entries.values()) == ["budget-spent"] * 2 + ["ok"] * 4
-    assert services.catalog.spent_today("openalex_content") == pytest.approx(0.04)
+    assert spent_today(services.catalog, "openalex_content") == pytest.approx(0.04)
     poor = [entry for entry in entries.values() if entry.reason == "budget-spent"]
     assert all(entry.retry_at and entry.retry_at % 86_400 == 0 for entry in poor)  # when the next day begins
     assert "budget_usd_per_day" in str(poor[0].meta)
@@ -98,7 +99,7 @@ def test_a_file_that_openalex_does_not_have_costs_a_credit(
     box.add_fault(host="content.openalex.org", status=404)
     entries, services = collect(box, "openalex_content", **PAYING)
     assert [str(entry.reason) for entry in entries.values()] == ["no-candidate"]
-    assert services.catalog.spent_today("openalex_content") == pytest.approx(0.0001)
+    assert spent_today(services.catalog, "openalex_content") == pytest.approx(0.0001)
 
 
 class _Clock(SystemClock):
@@ -123,7 +124,7 @@ def test_a_work_that_must_wait_costs_nothing_before_its_request_and_buys_its_lin
                 if reply is not None:
                     asking.send(reply)
             asking.close()  # as when the work is given back
-            return round(purse.spent_today("openalex_content"), 4)
+            return round(spent_today(purse, "openalex_content"), 4)
 
         assert spent_after(None) == 0.0
         assert spent_after(bought) == 0.01

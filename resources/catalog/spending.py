@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sqlalchemy import Update, select, update
+from sqlalchemy import Update, update
 
 from resources.catalog.database import Database, insert_missing, now_of, patiently
 from resources.catalog.schema import spending
@@ -41,13 +41,6 @@ class Spending(Database):
         """Of what was taken on that day, so much was not asked for after all."""
         with self._write() as connection:
             connection.execute(_of_day(name, day, -round(amount * _MICROS)))
-
-    @patiently
-    def spent_today(self, name: str) -> float:
-        with self._read() as connection:
-            day = int(now_of(connection) // _DAY_S)
-            today = select(spending.c.micros).where(spending.c.name == name, spending.c.day == day)
-            return (connection.scalar(today) or 0) / _MICROS
 
 
 def _of_day(name: str, day: int, more: int) -> Update:

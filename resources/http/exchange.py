@@ -39,7 +39,7 @@ from resources.http.errors import (
 )
 from resources.http.guard import guarded_url
 from resources.http.headers import request_headers, robots_token
-from resources.http.hosts import MAX_ROBOTS_BYTES, HostBook, Rules
+from resources.http.hosts import MAX_ROBOTS_BYTES, PROBES_OUT_S, HostBook, Rules
 from resources.http.messages import BodySink, Request, Response, ResponseHead, Role, Unfinished
 from resources.http.retry import Again, CloseHost, Decision, Settled, decide
 from resources.http.settings import HttpSettings, RetrySettings, RobotsSettings
@@ -47,7 +47,6 @@ from resources.records import Reason, Status
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ROBOTS_POLL_S = 0.1
-_PROBES_OUT_S = 2.0  # by then it is known how the probes of a broken host came out
 _MOST_PASSES = 1_000  # hosts whose cookies are remembered
 _CLOSED = (HostClosed, BreakerOpen)
 _PHASES = {
@@ -382,7 +381,7 @@ class Exchanger:
         while (closed := self._closed(send)) is not None:
             assert closed.until is not None
             left = closed.until - self.clock.wall()
-            waits = patient or not isinstance(closed, BreakerOpen) or left <= _PROBES_OUT_S
+            waits = patient or not isinstance(closed, BreakerOpen) or left <= PROBES_OUT_S
             if not waits or left > retry.max_retry_after_s:
                 log.write(request, send.url, Status.SKIPPED, closed.reason, retry_after_s=round(left, 3))
                 raise closed
