@@ -20,14 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from docstokg_assets.pipeline import Pursuit, ResolverPipeline, Search, Together, retry_time
+from docstokg_assets.pipeline import NO_FAULT_OF_A_WORK, Pursuit, ResolverPipeline, Search, Together, retry_time
 from docstokg_assets.progress import Progress, Waiting
 from docstokg_assets.recorder import Recorder
 from docstokg_assets.resolvers.registry import Resolution, ResolverResult
 from docstokg_assets.works import Work
-from resources.artifacts.store import StoreError
 from resources.catalog.catalog import Catalog
-from resources.catalog.database import CatalogError
 from resources.catalog.rows import Finished, Parked, QueueItem
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
@@ -94,6 +92,7 @@ class Task:
     exchange: Exchange | None = None
     send: Send | None = None
     joint: Request | None = None  # what the exchange is for, as long as others can still be asked for with it
+    alone: Request | None = None  # the same once it was asked with others: how it is asked if that was refused
     joined: list[Task] = field(default_factory=list)  # those that wait for the answer to this one's request,
     items: tuple[str, ...] = ()  # and what was asked for all of them
     since: float = 0.0  # when it began to wait for its lane
@@ -280,8 +279,7 @@ class Dispatcher:
         self._claim_again = now if items else now + _TICK_S
         for item in items:
             self._take_up(item)
-            task = self._begin(item)
-            self._place(task, self._advance(task, None))
+            self._begin(item)
 
     def _claim(self, limit: int, now: float) -> list[QueueItem]:
         """Goes on behind the last claim while the same groups are left out: a hundred thousand works of a slow host are walked
@@ -408,10 +406,11 @@ class Dispatcher:
                 others.append(other)
         if not others:
             return task.send
+        task.joint = request
         for one in (task, *others):
             if one.exchange is not None:
                 one.exchange.close()
-            one.exchange = one.joint = None
+            one.alone, one.exchange, one.joint = one.joint, None, None
             one.began = now if one.began is None else one.began
         taken = {id(other) for other in others}
         lane.tasks = deque(left for left in lane.tasks if id(left) not in taken)
@@ -426,13 +425,27 @@ class Dispatcher:
             answer = replace(answer, items=task.items)
         others, task.joined = task.joined, []
         for other in others:
-            step: Step | End | BaseException
-            try:
-                step = self._advance(other, None, answer)
-            except BaseException as error:  # the dispatcher raises it
-                step = error
-            self._inbox.put((other, None, step, False))
+            self._go_on(other, answer)
         return answer
+
+    def _part(self, task: Task) -> None:
+        """Those that joined a request go on alone: one item that is refused must not cost the others their answer."""
+        others, task.joined = task.joined, []
+        for other in others:
+            self._leave_joint(other)
+            self._go_on(other)
+
+    def _leave_joint(self, task: Task) -> None:
+        assert task.alone is not None
+        task.exchange = self._exchange(task.alone, task.log)
+
+    def _go_on(self, other: Task, feed: Response | HttpError | None = None) -> None:
+        step: Step | End | BaseException
+        try:
+            step = self._advance(other, None, feed)
+        except BaseException as error:  # the dispatcher raises it
+            step = error
+        self._inbox.put((other, None, step, False))
 
     def _limiter_down(self, now: float, error: LimiterUnavailable) -> None:
         """Nothing goes out unthrottled; the pass fails when the limiter does not come back."""
@@ -545,9 +558,13 @@ class Dispatcher:
 
     # -- one work -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, item: QueueItem) -> Task:
-        work = Work.from_json(item.record)
-        pursuit = self.pipeline.begin(work, item.progress)
+    def _begin(self, item: QueueItem) -> None:
+        work, pursuit, fault = Work(item.work_id, year=item.year), Pursuit(), None
+        try:
+            work = Work.from_json(item.record)
+            pursuit = self.pipeline.begin(work, item.progress)
+        except Exception:
+            fault = _fault_of_ours(item)
         attempts = AttemptLog(
             self._recorder.record,
             self._clock,
@@ -558,7 +575,8 @@ class Dispatcher:
             item.year,
         )
         search = self.pipeline.pursue(work, pursuit, attempts)
-        return Task(item, work, pursuit, search, attempts)
+        task = Task(item, work, pursuit, search, attempts)
+        self._place(task, fault or self._advance(task, None))
 
     def _advance(self, task: Task, reply: Reply | HttpError | None, feed: Any = None) -> Step | End:
         """Run the generators until they need the outside again, or are done. Faults of ours cost one work, not the run. `feed` is
@@ -567,13 +585,12 @@ class Dispatcher:
             return self._run_generators(task, reply, feed)
         except Interrupted as error:
             return error
-        except (StoreError, CatalogError, LimiterUnavailable):
+        except NO_FAULT_OF_A_WORK:
             raise
         except Exception:
-            log.exception("the search for %s failed; it ends as %s", task.item.work_id, Reason.INTERNAL_ERROR)
-            return DownloadOutcome(
-                False, None, Classification.ERROR, Reason.INTERNAL_ERROR, fallback_chain=tuple(task.pursuit.chain)
-            )
+            outcome = _fault_of_ours(task.item, task.pursuit.chain)
+            self._part(task)
+            return outcome
 
     def _run_generators(self, task: Task, reply: Reply | HttpError | None, feed: Any) -> Step | End:
         while True:
@@ -583,9 +600,15 @@ class Dispatcher:
                         return task.exchange.throw(reply)
                     return task.exchange.send(reply)
                 except StopIteration as done:
-                    feed = self._share(task, done.value)
+                    feed = done.value
                 except HttpError as error:
-                    feed = self._share(task, error)
+                    feed = error
+                if task.joined and len(task.items) > 1 and _is_refused(feed):
+                    self._part(task)
+                    self._leave_joint(task)
+                    reply = None
+                    continue
+                feed = self._share(task, feed)
             try:
                 request = task.search.throw(feed) if isinstance(feed, HttpError) else task.search.send(feed)
             except StopIteration as done:
@@ -673,9 +696,10 @@ class Dispatcher:
             )
         )
 
-    def _recorded(self, entry: Finished | Parked, ours: bool) -> None:
-        """Called by the recorder when an entry is durable, or was refused because the work is no longer ours."""
-        if isinstance(entry, Finished) and ours:
+    def _recorded(self, entry: Finished | Parked, settled: bool) -> None:
+        """Called by the recorder when an entry is durable. Not `settled`: the work is no longer ours, or is due again at once
+        because its plan has changed."""
+        if isinstance(entry, Finished) and settled:
             self._count(entry.outcome)
             self._result.to_retry += entry.retry_at is not None
         with self._open_lock:
@@ -748,6 +772,17 @@ class Dispatcher:
         for ready_at, _, task, pause in self._pauses:
             self._park(task, 0.0 if self._result.ended == "stopped" else max(0.0, ready_at - now), pause.reason)
         self._pauses.clear()
+
+
+def _is_refused(answer: Response | HttpError) -> bool:
+    """Whether a request for many may have failed for what one of them is; not for who asks, or how often."""
+    return isinstance(answer, Response) and 400 <= answer.status < 500 and answer.status not in (401, 403, 429)
+
+
+def _fault_of_ours(item: QueueItem, chain: Sequence[str] = ()) -> DownloadOutcome:
+    """How a work ends when our own code failed; to be called where the error is at hand."""
+    log.exception("the search for %s failed; it ends as %s", item.work_id, Reason.INTERNAL_ERROR)
+    return DownloadOutcome(False, None, Classification.ERROR, Reason.INTERNAL_ERROR, fallback_chain=tuple(chain))
 
 
 def _for_all(log: AttemptLog, others: Sequence[str]) -> AttemptLog:

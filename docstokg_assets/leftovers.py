@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from docstokg_assets.orchestrator import ARTIFACT_FOLDERS, process_is_gone
+from docstokg_assets.orchestrator import ARTIFACT_FOLDERS
 from resources.artifacts.store import ArtifactStore, Found
 from resources.catalog.catalog import Catalog
+from resources.processes import process_is_gone
 
 
 @dataclass(frozen=True, slots=True)

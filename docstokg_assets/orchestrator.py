@@ -10,10 +10,7 @@ import asyncio
 import datetime as dt
 import itertools
 import logging
-import os
-import platform
 import re
-import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -60,7 +57,7 @@ from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
-from docstokg_assets.wrong_paper import judge_with
+from docstokg_assets.wrong_paper import Judge, Verdict, judged
 from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.database import CatalogError
@@ -73,6 +70,7 @@ from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
 from resources.otlp import OtlpLogs
 from resources.pdf import PdfInspector
+from resources.processes import new_owner, process_is_gone
 from resources.rate_limit.limiter import Limiter
 from resources.settings import SettingsError
 
@@ -96,25 +94,6 @@ class Services:
     @property
     def lake(self) -> LakeWriter:
         return LakeWriter(self.config.data_root)
-
-
-def new_owner() -> str:
-    """Names this process in leases: host, process and a random part. `process_is_gone` reads it."""
-    return f"{platform.node()}:{os.getpid()}:{secrets.token_hex(4)}"
-
-
-def process_is_gone(owner: str) -> bool:
-    """Whether `owner` was a process of this machine that has ended, so that its leases need not be waited for."""
-    host, _, rest = owner.rpartition(":")[0].rpartition(":")
-    if host != platform.node() or not rest.isdigit():
-        return False
-    try:
-        os.kill(int(rest), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def was_cut_off(catalog: Catalog, run: Run) -> bool:
@@ -202,6 +181,7 @@ class DownloadRun:
         self._clock = SystemClock()
         self._seq = itertools.count(1)
         self._pdfs = PdfInspector()
+        self._taken_urls: dict[str, str] = {}  # outlives a pipeline that a reload replaces
         self._reload: Callable[[], ContentDownloadConfig] | None = None
         self._dispatcher: Dispatcher | None = None
 
@@ -318,12 +298,7 @@ class DownloadRun:
     def store(self, works: Iterable[Work]) -> int:
         return store_works(self.services.lake, works, utc(self._clock.wall()))
 
-    def plan(self, works: Iterable[Work]) -> Planned:
-        """Plan works that are in the lake already, as `resolver_plans` does."""
-        now = utc(self._clock.wall())
-        return plan_works(works, self.resolvers, self.config.rate_limit, self.services.catalog, self.services.lake, now)
-
-    def take_in(self, works: Iterable[Work], on_batch: Callable[[int], None] = lambda count: None) -> Planned:
+    def take_in(self, works: Iterable[Work]) -> Planned:
         """Keep, plan and queue works as this run's own, batch by batch, so that what has come is never lost."""
         lake, now = (None if self.dry_run else self.services.lake), utc(self._clock.wall())
         planned = Planned()
@@ -333,7 +308,6 @@ class DownloadRun:
             planned += plan_works(
                 batch, self.resolvers, self.config.rate_limit, self.services.catalog, lake, now, self.run_id
             )
-            on_batch(planned.works)
         return planned
 
     def drain(
@@ -392,13 +366,22 @@ class DownloadRun:
             head_precheck=download.head_precheck,
             global_url_dedupe=download.global_url_dedupe,
             dry_run=self.dry_run,
-            judge=judge_with(self._pdfs, reject=download.on_suspect == "reject") if download.check_pdf else None,
+            judge=self._judge(reject=download.on_suspect == "reject") if download.check_pdf else None,
             max_concurrent_resolvers=download.max_concurrent_resolvers,
             versions=download.versions,
             licenses=download.licenses,
             context=ResolverContext(self.config.http.contact_email, keys, purse=self.services.catalog),
         )
-        return ResolverPipeline(self.resolvers, self.services.store, settings)
+        return ResolverPipeline(self.resolvers, self.services.store, settings, self._taken_urls)
+
+    def _judge(self, *, reject: bool) -> Judge:
+        """How this run judges a file; without `reject` the evidence is kept as flags, and the file as well."""
+
+        def judge(work: Work, url: str, path: Path) -> Verdict:
+            verdict = judged(work, url, self._pdfs.inspect(path))
+            return verdict if reject else Verdict(verdict.flags, verdict.evidence)
+
+        return judge
 
     def _limit_resolvers(self) -> None:
         rates = {resolver.name: resolver.own_rate for resolver in self.resolvers}

@@ -8,7 +8,7 @@ plain data that goes to the database when the work must wait and comes back late
 from __future__ import annotations
 
 import hashlib
-import threading
+import logging
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -22,22 +22,27 @@ from docstokg_assets.download import (
     prepare_candidate_download,
     stream_candidate_payload,
 )
-from docstokg_assets.landing.extract import extract, is_full_text_html
+from docstokg_assets.landing.extract import Found, extract
 from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan, url_key
 from docstokg_assets.resolvers.answers import license_name
 from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge
-from resources.artifacts.store import ArtifactStore
+from resources.artifacts.store import ArtifactStore, StoreError
+from resources.catalog.database import CatalogError
 from resources.http.attempts import AttemptLog
 from resources.http.canonical import host_of
 from resources.http.errors import HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
 from resources.http.redact import carries_credentials, redact_url, without_credentials
+from resources.rate_limit.stores import LimiterUnavailable
 from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
 
+log = logging.getLogger(__name__)
+
+NO_FAULT_OF_A_WORK = (StoreError, CatalogError, LimiterUnavailable)  # they end the pass, not the search that met them
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 MOST_WAITS = 1  # a host that is still broken after its first pause may stay so for long; the work ends with its time
 _GONE = frozenset({404, 410})
@@ -58,13 +63,18 @@ class Failure:
     http_status: int | None = None
     kind: Kind | None = None
     until: float | None = None
-    host: str | None = None  # who is to be asked again then
+    host: str | None = None  # who answered, after redirects, and is to be asked again then
     note: str = ""
 
     @property
     def is_guarded(self) -> bool:
         """Whether the file is there, as far as we can tell, and only we were turned away."""
         return str(self.reason).startswith("blocked-") or self.http_status in (401, 403, 451)
+
+    @property
+    def counts_without_url(self) -> bool:
+        """Whether a resolver that named no copy may still be why there is none: it could not answer, or is at fault itself."""
+        return ENDINGS[self.reason] is Ending.RETRYABLE or self.reason is Reason.INTERNAL_ERROR
 
     @property
     def promise(self) -> tuple[bool, int, int]:
@@ -158,17 +168,21 @@ class Pursuit:
 
     def wall_of(self, host: str) -> Reason | None:
         """The wall that a host has put before us in this search. It stands before the visitor, not before one page."""
-        walls = (f for f in self.failures.values() if f.reason in _WALLS_OF_HOSTS and f.url is not None)
-        return next((failure.reason for failure in walls if host_of(failure.url or "") == host), None)
+        walls = (f.reason for f in self.failures.values() if f.reason in _WALLS_OF_HOSTS and f.host == host)
+        return next(walls, None)
 
-    def dead_urls(self) -> tuple[str, ...]:
-        """URLs of files that were known and could not be had, the most promising first: what an archive may have kept."""
+    def dead_files(self) -> dict[str, Failure]:
+        """Files that were known and could not be had, by the URL under which an archive may have kept them, the most promising
+        first."""
         dead = [
-            (failure.promise, failure.url)
+            (failure.promise, failure.url, failure)
             for key, failure in self.failures.items()
             if failure.url is not None and failure.tier is not Tier.WAYBACK and self.candidates[key].target in _FILES
         ]
-        return tuple(dict.fromkeys(without_credentials(url) for _, url in sorted(dead)))
+        found: dict[str, Failure] = {}
+        for _, url, failure in sorted(dead, key=lambda known: known[:2]):
+            found.setdefault(without_credentials(url), failure)
+        return found
 
     def opens_soon(self, now: float, within_s: float) -> Failure | None:
         """The broken host, if any, that is worth waiting for before the work ends: it is tried again soon, and has not been
@@ -183,7 +197,7 @@ class Pursuit:
         lasting = {
             k: f
             for k, f in self.failures.items()
-            if ENDINGS[f.reason] is not Ending.RETRYABLE and not carries_credentials(k)
+            if ENDINGS[f.reason] is not Ending.RETRYABLE and not carries_credentials(f.url or "")
         }
         secret = [c for c in self.candidates.values() if carries_credentials(c.url)]
         again = {c.resolver for c in secret}
@@ -265,11 +279,17 @@ class PipelineSettings:
 class ResolverPipeline:
     """Shared by all works of a run. Thread-safe; what belongs to one work is in its Pursuit."""
 
-    def __init__(self, resolvers: Sequence[Resolver], store: ArtifactStore, settings: PipelineSettings) -> None:
+    def __init__(
+        self,
+        resolvers: Sequence[Resolver],
+        store: ArtifactStore,
+        settings: PipelineSettings,
+        taken: dict[str, str] | None = None,
+    ) -> None:
+        """`taken`: canonical URL -> the work that has it, when URLs are deduplicated across works."""
         self.resolvers = {resolver.name: resolver for resolver in resolvers}
         self._store, self._settings = store, settings
-        self._taken: dict[str, str] = {}  # canonical URL -> work, when URLs are deduplicated across works
-        self._lock = threading.Lock()
+        self._taken = {} if taken is None else taken
 
     def begin(self, work: Work, progress: Mapping[str, Any] | None = None) -> Pursuit:
         return Pursuit.begin(make_plan(work, self.resolvers.values()), progress)
@@ -298,9 +318,9 @@ class ResolverPipeline:
     def _ask(self, names: Sequence[str], work: Work, pursuit: Pursuit) -> Generator[Request | Together, Any, None]:
         """Ask resolvers, several of them side by side where that is allowed. They count as asked only when all have answered: a
         work that is parked meanwhile asks again."""
-        dead = pursuit.dead_urls()
-        guarded = tuple(url for url in dead if pursuit.failures[url_key(url)].is_guarded)
-        context = replace(self._settings.context, dead_urls=dead, guarded_urls=guarded)
+        dead = pursuit.dead_files()
+        guarded = tuple(url for url, failure in dead.items() if failure.is_guarded)
+        context = replace(self._settings.context, dead_urls=tuple(dead), guarded_urls=guarded)
         begun: list[str] = []
         questions = [_question(self.resolvers[name], work, context, begun) for name in names]
         results: Sequence[ResolverResult]
@@ -372,14 +392,14 @@ class ResolverPipeline:
         if refusal is not None:
             if isinstance(stream, DownloadStreamResult) and stream.part is not None:
                 stream.part.discard()
-            self._fail(pursuit, candidate, refusal[0], http_status=response.status, note=refusal[1])
+            self._turned_away(pursuit, candidate, refusal[0], response, note=refusal[1])
             return None
         outcome = finalize_candidate_download(work, candidate, response, self._store, judge=self._settings.judge)
         if not outcome.ok:
             wall = recognise_wall(response.status, response.headers, response.body[:65_536], response.url)
             reason = wall or outcome.reason
             note = str(outcome.meta.get("evidence") or outcome.meta.get("fault", ""))
-            self._fail(pursuit, candidate, reason, http_status=response.status, kind=outcome.kind, note=note)
+            self._turned_away(pursuit, candidate, reason, response, kind=outcome.kind, note=note)
             if (
                 "flags" in outcome.meta
             ):  # it came whole, and so its attempt is a good one; this says why it was not kept
@@ -428,7 +448,7 @@ class ResolverPipeline:
             self._fail(pursuit, candidate, error.reason, note=str(error))
             return False
         if response.status in _GONE:
-            self._fail(pursuit, candidate, reason_of_status(response.status), http_status=response.status)
+            self._turned_away(pursuit, candidate, reason_of_status(response.status), response)
             return False
         if response.ok and response.content_type == "text/html" and candidate.target is not Target.HTML:
             pursuit.retarget(candidate, Target.LANDING)
@@ -456,28 +476,28 @@ class ResolverPipeline:
         wall = recognise_wall(response.status, response.headers, page[:65_536], response.url)
         if wall is not None or not response.ok:
             reason = wall or reason_of_status(response.status)
-            self._fail(pursuit, candidate, reason, http_status=response.status)
+            self._turned_away(pursuit, candidate, reason, response)
             return None
         if page[:1024].find(b"%PDF-") >= 0:  # the "page" is the file itself: ask again as what it is
             pursuit.retarget(candidate, Target.PDF)
             return None
         if candidate.target is Target.PDF and response.content_type == "application/pdf":
-            self._fail(pursuit, candidate, Reason.PDF_CORRUPT, http_status=response.status, kind=Kind.PDF_CORRUPT)
+            self._turned_away(pursuit, candidate, Reason.PDF_CORRUPT, response, kind=Kind.PDF_CORRUPT)
             return None
-        if pursuit.html is None and is_full_text_html(page, response.headers.get("content-type"), response.url):
+        found = extract(page, response.headers.get("content-type"), response.url)
+        if pursuit.html is None and found.is_full_text:
             pursuit.html = self._keep_html(candidate, work, response, page)
         pursuit.visited.add(replace(candidate, url=response.url).key)  # another may name the page that redirects led to
-        if self._follow_links(candidate, pursuit, response, page):
+        if self._follow_links(candidate, pursuit, response, found):
             pursuit.visited.add(candidate.key)
         else:
-            self._fail(pursuit, candidate, Reason.NO_PDF_LINK, http_status=response.status)
+            self._turned_away(pursuit, candidate, Reason.NO_PDF_LINK, response)
         return None
 
-    def _follow_links(self, candidate: Candidate, pursuit: Pursuit, response: Response, page: bytes) -> bool:
+    def _follow_links(self, candidate: Candidate, pursuit: Pursuit, response: Response, found: Found) -> bool:
         """Adds what the page links to; True when that is anything, even if it was known before."""
         if candidate.hop >= MAX_HOPS:
             return False
-        found = extract(page, response.headers.get("content-type"), response.url)
         child = replace(candidate, referer=response.url, checksum=None, hop=candidate.hop + 1)
         links = [replace(child, url=link.url, target=Target.PDF) for link in found.pdf]
         links += [replace(child, url=link.url, target=Target.XML, rank=candidate.rank + 1) for link in found.xml]
@@ -511,7 +531,13 @@ class ResolverPipeline:
             return Reason.POLICY_LICENSE
         return None
 
+    def _turned_away(
+        self, pursuit: Pursuit, candidate: Candidate, reason: Reason, response: Response, **details: Any
+    ) -> None:
+        self._fail(pursuit, candidate, reason, http_status=response.status, host=host_of(response.url), **details)
+
     def _fail(self, pursuit: Pursuit, candidate: Candidate, reason: Reason, **details: Any) -> None:
+        details["host"] = details.get("host") or candidate.host
         pursuit.failures[candidate.key] = Failure(
             reason, candidate.resolver, candidate.tier, candidate.rank, url=candidate.url, **details
         )
@@ -519,8 +545,7 @@ class ResolverPipeline:
     def _taken_by_another(self, candidate: Candidate, work: Work, log: AttemptLog) -> bool:
         if not self._settings.global_url_dedupe:
             return False
-        with self._lock:
-            owner = self._taken.setdefault(candidate.key, work.work_id)
+        owner = self._taken.setdefault(candidate.key, work.work_id)  # looks and takes in one step, for all threads
         if owner == work.work_id:
             return False
         request = self._landing_request(candidate)
@@ -544,8 +569,8 @@ def _left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
 
 def _question(resolver: Resolver, work: Work, context: ResolverContext, begun: list[str]) -> Resolution:
     """Drive a deferred resolver; whatever it does wrong costs its answer, not the work. `begun`: who really asked somebody."""
-    resolution = resolver.resolve(work, context)
     try:
+        resolution = resolver.resolve(work, context)
         request = next(resolution)
         begun.append(resolver.name)
         while True:
@@ -558,10 +583,13 @@ def _question(resolver: Resolver, work: Work, context: ResolverContext, begun: l
     except StopIteration as done:
         result: ResolverResult = done.value
         return result
-    except Interrupted:
+    except (Interrupted, *NO_FAULT_OF_A_WORK):
         raise
     except HttpError as error:
         return ResolverResult(reason=error.reason, **_told(error))
+    except Exception as error:
+        log.exception("the resolver %s failed at %s; the search goes on without it", resolver.name, work.work_id)
+        return ResolverResult(reason=Reason.INTERNAL_ERROR, note=f"{resolver.name} failed: {type(error).__name__}")
 
 
 def conclude(pursuit: Pursuit) -> DownloadOutcome:
@@ -570,7 +598,7 @@ def conclude(pursuit: Pursuit) -> DownloadOutcome:
     if pursuit.html is not None and pursuit.html.path is not None:
         return replace(pursuit.html, reason=Reason.HTML_ONLY, fallback_chain=chain, html_paths=(pursuit.html.path,))
     ranked = sorted(pursuit.failures.values(), key=lambda failure: failure.promise)
-    lost = [f for f in ranked if f.url is not None or ENDINGS[f.reason] is Ending.RETRYABLE]
+    lost = [f for f in ranked if f.url is not None or f.counts_without_url]
     if not lost:
         return DownloadOutcome(False, None, Classification.ERROR, Reason.NO_CANDIDATE, fallback_chain=chain)
     best = lost[0]

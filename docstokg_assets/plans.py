@@ -7,6 +7,7 @@ A plan is made from the work and the resolvers alone, so it can be shown, stored
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,8 @@ import orjson
 
 from docstokg_assets.works import Work
 from resources.http.canonical import canonical_url, host_of
+
+log = logging.getLogger(__name__)
 
 
 class Tier(StrEnum):
@@ -120,19 +123,27 @@ class Planner(Protocol):
 
 def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
     """Candidates in tier order and by rank, each URL once; resolvers that must ask stand where they will be asked."""
-    steps: list[PlanStep] = []
-    for resolver in resolvers:
-        if not resolver.applies(work):
-            continue
-        if resolver.api_host is not None:
-            tier = resolver.ask_tier(work)
-            steps.append(PlanStep(tier, resolver.name, resolver.rank, asks_host=resolver.api_host))
-        steps.extend(PlanStep(c.tier, c.resolver, c.rank, candidate=c) for c in resolver.candidates(work))
+    steps = [step for resolver in resolvers for step in _steps_of(resolver, work)]
     steps.sort(key=lambda step: (step.tier.order, step.rank))
     unique: dict[str, PlanStep] = {}
     for step in steps:
         unique.setdefault(step.candidate.key if step.candidate else f"deferred {step.resolver}", step)
     return Plan(work.work_id, tuple(unique.values()))
+
+
+def _steps_of(resolver: Planner, work: Work) -> list[PlanStep]:
+    """A resolver that fails at a work is left out of the plan; it costs neither the work nor the others."""
+    steps: list[PlanStep] = []
+    try:
+        if resolver.applies(work):
+            if resolver.api_host is not None:
+                tier = resolver.ask_tier(work)
+                steps.append(PlanStep(tier, resolver.name, resolver.rank, asks_host=resolver.api_host))
+            steps.extend(PlanStep(c.tier, c.resolver, c.rank, candidate=c) for c in resolver.candidates(work))
+    except Exception:
+        log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
+        return []
+    return steps
 
 
 def plan_rows(work: Work, plan: Plan) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ class Recorder:
         self,
         catalog: Catalog,
         sinks: SinkSet,
-        done: Callable[[Finished | Parked, bool], None] = lambda entry, ours: None,
+        done: Callable[[Finished | Parked, bool], None] = lambda entry, settled: None,
     ) -> None:
         self._catalog, self._sinks, self.done = catalog, sinks, done
         self._inbox: queue.SimpleQueue[Entry | _Flush | None] = queue.SimpleQueue()
@@ -103,8 +103,10 @@ class Recorder:
         for item in finished:
             if item.work_id in lost:
                 log.warning("%s was taken over by another process; its outcome here is not recorded", item.work_id)
-            self._tell(item.work_id, ends.get(item.work_id))
-            self.done(item, item.work_id not in lost)
+            end = ends.get(item.work_id)
+            self._tell(item.work_id, end)
+            opened_again = end is not None and end.retry_at != item.retry_at
+            self.done(item, item.work_id not in lost and not opened_again)
         for back in parked:
             self._tell(back.work_id, None)
             self.done(back, back.work_id not in lost)

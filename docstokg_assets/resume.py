@@ -17,7 +17,7 @@ from docstokg_assets.identifiers import parse_identifier
 from docstokg_assets.pipeline import KeptCopy
 from docstokg_assets.plans import Tier
 from docstokg_assets.works import Work
-from resources.artifacts.store import ArtifactStore
+from resources.artifacts.store import ArtifactStore, Unreadable
 from resources.catalog import Catalog, Entry
 from resources.http.redact import carries_credentials
 from resources.records import ENDINGS, Classification, Ending, Kind, Reason
@@ -103,32 +103,48 @@ def verify(
     stop: threading.Event,
     on_checked: Callable[[int], None] = lambda checked: None,
 ) -> Verified:
-    """Hash every stored file again, several at a time. What differs is deleted, for a file under its final name is whole, and
-    its work is searched for again; the outcome of that says what it replaces."""
+    """Hash every stored file again, several at a time. What differs, or cannot be read, is deleted, for a file under its final
+    name is whole, and its work is searched for again; the outcome of that says what it replaces."""
     verified = Verified()
     stored = (end for end in extent.entries(catalog) if _succeeded(end) and end.path and end.sha256)
 
-    def found_in_store(end: Entry) -> str | None:
+    def found_in_store(path: str) -> str | None:
         try:
-            return store.sha256_of(str(end.path))[0]
+            return store.sha256_of(path)[0]
         except FileNotFoundError:
             return None
+        except Unreadable:
+            return "unreadable"
+
+    def looked_at(end: Entry) -> list[dict[str, str | None]]:
+        files = _files_of(catalog, end)
+        return [{"path": path, "sha256": sha256, "found": found_in_store(path)} for path, sha256 in files.items()]
 
     with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
         while not stop.is_set() and (page := list(itertools.islice(stored, _AT_ONCE))):
-            pairs = zip(page, pool.map(found_in_store, page), strict=True)
-            differ = {end.work_id: (end, found) for end, found in pairs if found != end.sha256}
+            seen = {end.work_id: files for end, files in zip(page, pool.map(looked_at, page), strict=True)}
+            differ = {i: bad for i, files in seen.items() if (bad := [f for f in files if f["found"] != f["sha256"]])}
             lost: list[tuple[str, Mapping[str, Any]]] = []
             for work_id in catalog.done_among(differ):  # others are being fetched at the moment
-                end, found = differ[work_id]
-                if found is not None:
-                    store.delete(str(end.path))
-                (verified.missing if found is None else verified.damaged).append(work_id)
-                lost.append((work_id, {"replaces": {"path": end.path, "sha256": end.sha256, "found": found}}))
+                for file in differ[work_id]:
+                    if file["found"] is not None:
+                        store.delete(str(file["path"]))
+                first = differ[work_id][0]
+                (verified.missing if first["found"] is None else verified.damaged).append(work_id)
+                lost.append((work_id, {"replaces": first}))
             catalog.reopen_with(lost, only_done=True)
-            verified.checked += len(page)
+            verified.checked += sum(map(len, seen.values()))
             on_checked(verified.checked)
     return verified
+
+
+def _files_of(catalog: Catalog, end: Entry) -> dict[str, str]:
+    """Path and hash of all that is kept of a work: its file, and the pages besides."""
+    files = {str(end.path): str(end.sha256)}
+    if set(end.html_paths) - files.keys():
+        stored = {artifact.path: artifact.sha256 for artifact in catalog.artifacts_of(end.work_id)}
+        files = {path: stored[path] for path in end.html_paths if path in stored} | files
+    return files
 
 
 def still_lost(catalog: Catalog, store: ArtifactStore, work_ids: Iterable[str]) -> list[str]:

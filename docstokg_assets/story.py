@@ -82,8 +82,9 @@ def tell(
     resolvers: Sequence[Resolver],
     off: Sequence[tuple[str, str]],
     now: float,
+    also_of: Sequence[str] = (),
 ) -> Story:
-    """`resolvers` are those in use, `off` the others, each with the reason why it is not."""
+    """`resolvers` are those in use, `off` the others, each with the reason why it is not; `also_of`: works with the same file."""
     work = Work.from_json(queued.record)
     known = (work.doi and f"doi:{work.doi}", work.arxiv_id and f"arXiv:{work.arxiv_id}", work.pmcid)
     tries = tuple(_tries(attempts, _failures(queued, entry)))
@@ -99,7 +100,7 @@ def tell(
         ending=_ending(queued, entry, reason, now),
         reason=reason,
         tries=tries,
-        why=tuple(_why(entry, reason, flags, attempts)),
+        why=(*_why(entry, reason, flags, attempts), *_shared(also_of)),
         help=tuple(_help(work, queued, entry, reason, resolvers, off, now)),
         links=(*links, *(f"{REASONS_PAGE}#flag-{flag}" for flag in flags)),
     )
@@ -156,6 +157,12 @@ def _why(
         yield f"Flagged {flag}: {FLAG_TEXT[flag]}{f' ({evidence})' if evidence else ''}"
     if not attempts:
         yield "Nothing was asked for this work so far."
+
+
+def _shared(works: Sequence[str]) -> Iterator[str]:
+    if works:
+        more = f" and {len(works) - 5} more" if len(works) > 5 else ""
+        yield f"The same file is also kept for {', '.join(works[:5])}{more}."
 
 
 def _help(

@@ -1,8 +1,8 @@
 """Is this PDF the article that was wanted? Compares what a file says of itself with the work. Pure: the file is read elsewhere.
 
 A wrong paper that is stored as the right one is the worst that can happen, and a right one that is thrown away the second worst.
-So only plain evidence rejects: another paper's identifier together with another title, or a supplement that says that it is
-one. Everything less is a flag on the manifest row, for people and their queries to decide.
+So only plain evidence rejects: another paper's identifier together with another title, or a supplement that begins by saying
+that it is one. Everything less is a flag on the manifest row, for people and their queries to decide.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from docstokg_assets.identifiers import arxiv_without_version, normalize_doi
 from docstokg_assets.works import Work
-from resources.pdf import PdfFacts, PdfInspector
+from resources.pdf import PdfFacts
 from resources.records import Reason
 
 
@@ -69,16 +69,6 @@ _FRONT = re.compile(
 )
 
 
-def judge_with(inspector: PdfInspector, *, reject: bool) -> Judge:
-    """How a run judges a file; without `reject` the evidence is kept as flags, and the file as well."""
-
-    def judge(work: Work, url: str, path: Path) -> Verdict:
-        verdict = judged(work, url, inspector.inspect(path))
-        return verdict if reject else Verdict(verdict.flags, verdict.evidence)
-
-    return judge
-
-
 def judged(work: Work, url: str, facts: PdfFacts) -> Verdict:
     if facts.limit is not None:
         return Verdict(
@@ -88,13 +78,16 @@ def judged(work: Work, url: str, facts: PdfFacts) -> Verdict:
         return Verdict((Flag.UNREADABLE,), facts.fault)
     if facts.pages is None:
         return Verdict((Flag.ENCRYPTED,), "a password is needed to open it")
-    if supplement := _supplement(work, url, facts):
+    supplement, plain = _supplement(work, url, facts)
+    if plain:
         return Verdict((Flag.SUPPLEMENT,), supplement, Reason.WRONG_PAPER)
-    flags, evidence = [Flag.ENCRYPTED] if facts.encrypted else [], ""
+    flags = [Flag.ENCRYPTED] if facts.encrypted else []
+    if supplement:
+        flags.append(Flag.SUPPLEMENT)
     mismatch, strong = _mismatch(work, facts)
     if mismatch:
         flags.append(Flag.SUSPECT_MISMATCH)
-        evidence = mismatch
+    evidence = "; ".join(filter(None, (mismatch, supplement)))
     if facts.pages == 1 and _ABSTRACT.search(facts.text) and not _BODY.search(facts.text):
         flags.append(Flag.ABSTRACT_ONLY)
     if _FRONT.search(facts.text[:600]) and not _FRONT.search(work.title or "") and not _BODY.search(facts.text):
@@ -102,12 +95,21 @@ def judged(work: Work, url: str, facts: PdfFacts) -> Verdict:
     return Verdict(tuple(flags), evidence, Reason.WRONG_PAPER if strong else None)
 
 
-def _supplement(work: Work, url: str, facts: PdfFacts) -> str:
+def _supplement(work: Work, url: str, facts: PdfFacts) -> tuple[str, bool]:
+    """What speaks for a supplement, and whether it is plain. In the margin of an article the words only tell that it has one,
+    and a text that shows our title and an article's body is the article, whatever was set before them."""
     if work.type == "supplementary-materials" or _SUPPLEMENT.search(work.title or ""):
-        return ""
-    if said := _SUPPLEMENT.search(facts.metadata.get("title", "")) or _SUPPLEMENT.search(facts.text[:250]):
-        return f"it begins as a supplement does: {' '.join(said[0].split())!r}"
-    return "its address is that of a supplement" if _SUPPLEMENT_URL.search(url.partition("?")[0]) else ""
+        return "", False
+    if _SUPPLEMENT_URL.search(url.partition("?")[0]):
+        return "its address is that of a supplement", True
+    named = _SUPPLEMENT.search(facts.metadata.get("title", ""))
+    begins = named or _SUPPLEMENT.match(facts.text.lstrip())
+    if begins:
+        ours = _title_likeness(work.title, facts) or 0.0
+        article = _BODY.search(facts.text) and (ours >= SAME or _names_our_work(work, facts.text))
+        return f"it begins as a supplement does: {' '.join(begins[0].split())!r}", named is not None or not article
+    said = _SUPPLEMENT.search(facts.text[:250])
+    return (f"its first lines say {' '.join(said[0].split())!r}", False) if said else ("", False)
 
 
 def _mismatch(work: Work, facts: PdfFacts) -> tuple[str, bool]:

@@ -10,10 +10,13 @@ import psycopg
 import pytest
 from hypothesis import settings
 from pydantic import SecretStr
+from sqlalchemy import select
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.servers import Postgres, Valkey
+from resources.catalog.catalog import Catalog
+from resources.catalog.schema import spending
 from resources.rate_limit.policies import DEFAULT_POLICIES
 from resources.rate_limit.settings import ANY
 
@@ -85,3 +88,10 @@ def postgres_catalog(postgres: Postgres) -> SecretStr:
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS docstokg CASCADE")
     return SecretStr(postgres.url)
+
+
+def spent_today(catalog: Catalog, name: str) -> float:
+    """What a paid route has spent, in dollars."""
+    of_today = select(spending.c.micros).where(spending.c.name == name, spending.c.day == int(catalog.now() // 86_400))
+    with catalog._read() as connection:
+        return (connection.scalar(of_today) or 0) / 1_000_000

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from docstokg_assets.progress import Progress, waiting_text
 from docstokg_assets.works import Location, Work
 from resources.catalog import CatalogError
 from resources.catalog.catalog import Catalog
+from resources.catalog.rows import NewItem, QueueItem
 
 PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
 
@@ -279,3 +281,48 @@ def test_a_stop_while_all_workers_hold_dripping_bodies_takes_no_longer_than_the_
     assert GRACE_S <= took < 6.0
     assert (counts.leased, counts.queued_due) == (0, 40)
     assert not list(services.config.data_root.rglob(".part-*"))
+
+
+@pytest.mark.requirement("SRC-3")
+def test_a_record_that_cannot_be_read_costs_its_work_and_not_the_pass(config_of: ConfigOf) -> None:
+    with open_services(config_of(rate_limit__policies=FAST)) as services:
+        bad = NewItem("W9", 2024, 2024, {"work_id": "W9", "no": "such field"}, "plan", None)
+        with DownloadRun(services) as run:
+            run.take_in([work(1, "b1.example")])
+            services.catalog.enqueue([bad], run.run_id)
+            result = run.drain(of_run=True)
+        assert (result.ended, result.outcomes) == ("drained", {"ok": 1, "internal-error": 1})
+        assert services.catalog.queue_counts().done == 2
+
+
+@pytest.mark.requirement("CAT-2")
+def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
+    config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_services(config_of(rate_limit__policies=FAST)) as services, DownloadRun(services) as run:
+        run.take_in([work(1, "ill.example")])
+        real, plans = services.catalog.claim, iter(["another"])
+
+        def claim(*args: Any, **how: Any) -> list[QueueItem]:
+            items = real(*args, **how)
+            if items and (plan := next(plans, None)):
+                services.catalog.enqueue([NewItem("W1", 2024, 2024, items[0].record, plan, None)])
+            return items
+
+        monkeypatch.setattr(services.catalog, "claim", claim)
+        result = run.drain(of_run=True)
+        tries = services.catalog.attempts_after(0, 100, run_id=run.run_id)
+    assert len(tries) == 2
+    assert (result.finished, result.to_retry, result.outcomes) == (1, 1, {"http-5xx": 1})
+
+
+@pytest.mark.requirement("RES-6", "CFG-6")
+def test_a_url_stays_taken_for_the_whole_run_also_under_new_rules(config_of: ConfigOf) -> None:
+    """Each pass, and each reload of the configuration, has a pipeline of its own."""
+    config = config_of(rate_limit__policies=FAST, download__global_url_dedupe=True)
+    first, second = work(1, "b1.example"), replace(work(1, "b1.example"), work_id="W2")
+    with open_services(config) as services, DownloadRun(services) as run:
+        run.take_in([first])
+        assert run.drain(of_run=True).saved == 1
+        run.take_in([second])
+        assert run.drain(of_run=True).outcomes == {"duplicate-url-global": 1}

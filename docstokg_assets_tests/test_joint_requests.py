@@ -13,6 +13,8 @@ from docstokg_assets.dispatcher import PassResult
 from docstokg_assets.orchestrator import DownloadRun, Services, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.works import Work
+from resources.http.exchange import Exchange
+from resources.http.messages import Request
 from resources.records import AttemptRecord
 
 ConfigFor = Callable[..., ContentDownloadConfig]
@@ -119,6 +121,50 @@ def test_a_request_for_many_that_fails_fails_each_of_them_and_is_not_repeated_fo
     assert (result.finished, result.to_retry, result.outcomes) == (60, 60, {"http-5xx": 60})
     assert [(a.http_status, a.extra["works"]) for a in attempts] == [(500, 60)] * 3
     assert len(box.arrivals(S2)) == 3
+
+
+@pytest.mark.requirement("RES-3")
+def test_when_a_request_for_many_is_refused_each_is_asked_for_alone(
+    box: Sandbox, config_for: ConfigFor, tmp_path: Path
+) -> None:
+    """The id of one may be to blame; the others get their answer. A refusal of who asks is one for all."""
+    box.add_fault(host=S2, status=400, times=1)
+    known = [w for w in box.universe.works() if w.archetype == "unpaywall_only"][:3]
+    works = [Work(w.id, title=w.title, year=w.year, doi=w.doi) for w in known]
+    with open_services(config_for(box, limits=True, **settings())) as services:
+        assert drain(services, works).outcomes == {"ok": 3}
+        asked = [a for a in attempts_of(services) if a.url and S2 in a.url]
+    assert [(a.http_status, a.extra.get("works")) for a in asked] == [(400, 3)] + [(200, None)] * 3
+    box.reset()
+    box.add_fault(host=S2, status=403)
+    with open_services(config_for(box, data_root=str(tmp_path / "other"), **settings())) as services:
+        assert drain(services, works).outcomes == {"no-candidate": 3}
+    assert len(box.arrivals(S2)) == 1
+
+
+@pytest.mark.requirement("CAT-2")
+def test_a_fault_in_a_request_for_many_costs_one_work_and_the_others_ask_alone(
+    box: Sandbox, config_for: ConfigFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[str] = []
+
+    def raising(exchange: Exchange) -> Exchange:
+        yield next(exchange)
+        raise KeyError("a fault of ours")
+
+    with open_services(config_for(box, limits=True, **settings())) as services:
+        real = services.client.exchange
+
+        def exchange(request: Request, *args: Any, **how: Any) -> Exchange:
+            made = real(request, *args, **how)
+            if request.joint is None and not faults:
+                faults.append(request.url)
+                return raising(made)
+            return made
+
+        monkeypatch.setattr(services.client, "exchange", exchange)
+        result = drain(services, closed_works(box, 4), deadline_s=60.0)
+    assert (result.ended, result.outcomes) == ("drained", {"internal-error": 1, "no-candidate": 3})
 
 
 @pytest.mark.requirement("HTTP-2")

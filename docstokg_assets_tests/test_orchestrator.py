@@ -22,9 +22,7 @@ from docstokg_assets.orchestrator import (
     ContentOrchestrator,
     DownloadRun,
     export_lake,
-    new_owner,
     open_services,
-    process_is_gone,
 )
 from docstokg_assets.pipeline import ResolverPipeline
 from docstokg_assets.progress import Progress
@@ -32,6 +30,7 @@ from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import Collected
 from resources.artifacts.file_system import StoreError
 from resources.catalog import CatalogConnector
+from resources.processes import new_owner, process_is_gone
 from resources.records import ENDINGS, Ending
 
 ConfigFor = Callable[..., ContentDownloadConfig]

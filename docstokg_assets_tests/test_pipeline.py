@@ -15,13 +15,22 @@ import pytest
 from docstokg_assets.config.models import resolvers_model
 from docstokg_assets.download import ArtifactSink, DownloadLimits
 from docstokg_assets.pipeline import PipelineSettings, Pursuit, ResolverPipeline, retry_time
-from docstokg_assets.resolvers.registry import ResolverContext, ResolverSettings, build_resolvers, load_resolvers
+from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.resolvers.registry import (
+    Resolution,
+    Resolver,
+    ResolverContext,
+    ResolverResult,
+    ResolverSettings,
+    build_resolvers,
+    load_resolvers,
+)
 from docstokg_assets.works import Location, Work
 from resources.artifacts.file_system import FileSystemStore
 from resources.clock import SystemClock
 from resources.http.attempts import AttemptLog
 from resources.http.errors import ConnectionFailed, HostClosed, HttpError, Interrupted, RobotsRefused
-from resources.http.messages import Request, Response, ResponseHead
+from resources.http.messages import Request, Response, ResponseHead, Role
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
 
 PDF = b"%PDF-1.7\n" + b"x" * 5000 + b"\n%%EOF\n"
@@ -456,3 +465,92 @@ def test_a_host_that_put_up_a_wall_is_not_asked_again_for_the_same_work(tmp_path
         "https://api.crossref.org/works/10.5555%2F1?mailto=me%40library-of-tests.edu",
     ]
     assert [other["url"] for other in outcome.meta["others"]] == ["https://a.example/abs/1"]
+
+
+def test_a_wall_is_that_of_the_host_that_redirects_led_to(tmp_path: Path) -> None:
+    """A hub that sends one visitor to a walled publisher is asked for its other copies."""
+    body = b"<html><title>Just a moment...</title><body><div id='__cf_chl_rt'></div></body></html>"
+    wall = Response(403, "https://walled.example/1", {"content-type": "text/html"}, body)
+    web = Web({"https://hub.example/1": wall, "https://hub.example/2": (200, "application/pdf", PDF)})
+    copies = ("https://hub.example/1.pdf", "https://walled.example/1.pdf", "https://hub.example/2.pdf")
+    made = pipeline(tmp_path, ("openalex",))
+    work = located(*copies)
+    pursuit = made.begin(work)
+    assert pursue(made, work, web, pursuit).url == "https://hub.example/2.pdf"
+    assert web.urls == ["https://hub.example/1.pdf", "https://hub.example/2.pdf"]
+    assert pursuit.wall_of("walled.example") is Reason.BLOCKED_WAF and pursuit.wall_of("hub.example") is None
+
+
+SIGNED = "https://files.example/1.pdf?token=s3cret"
+
+
+@pytest.mark.requirement("HTTP-14")
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_failed_link_with_a_key_is_looked_for_in_the_archive_without_it(tmp_path: Path, status: int) -> None:
+    web = Web(
+        {
+            "https://doi.org/": page(pdf_meta(SIGNED)),
+            SIGNED: (status, "text/html", b"no"),
+            "https://web.archive.org/": (200, "application/json", b"[]"),
+        }
+    )
+    outcome = pursue(pipeline(tmp_path, ("doi", "wayback")), Work("W1", doi="10.5555/1"), web)
+    assert outcome.reason is Reason.HTTP_4XX
+    archive = [url for url in web.urls if url.startswith("https://web.archive.org/")]
+    assert archive and all("files.example" in url and "s3cret" not in url for url in archive)
+
+
+@pytest.mark.requirement("HTTP-14")
+def test_no_failure_with_a_password_in_its_address_is_written_down(tmp_path: Path) -> None:
+    made, work = pipeline(tmp_path, ("openalex",)), Work("W1")
+    pursuit = made.begin(work)
+    pursuit.add(Candidate("https://me:s3cret@files.example/1.pdf", "openalex", Tier.DIRECT_OA))
+    pursue(made, work, Web({}), pursuit)
+    written = orjson.dumps(pursuit.to_json())
+    assert any("s3cret" in (failure.url or "") for failure in pursuit.failures.values())
+    assert b"s3cret" not in written
+    made.begin(work, orjson.loads(written)).dead_files()
+
+
+class Faulty(Resolver):
+    """A resolver with a fault of ours in one place."""
+
+    name, tier, api_host, place = "faulty", Tier.DIRECT_OA, "api.faulty.example", ""
+
+    def _reach(self, place: str) -> None:
+        if self.place == place:
+            raise KeyError(place)
+
+    def applies(self, work: Work) -> bool:
+        self._reach("applies")
+        return True
+
+    def candidates(self, work: Work) -> tuple[Candidate, ...]:
+        self._reach("candidates")
+        return ()
+
+    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
+        yield Request("https://api.faulty.example/", Role.METADATA)
+        self._reach("resolve")
+        return ResolverResult()
+
+
+@pytest.mark.requirement("RES-1")
+@pytest.mark.parametrize("place", ["applies", "candidates", "resolve"])
+def test_a_fault_in_one_resolver_costs_its_answer_and_not_the_work(tmp_path: Path, place: str) -> None:
+    made = pipeline(tmp_path, ("doi",))
+    faulty = Faulty(ResolverSettings())
+    faulty.place = place
+    made.resolvers = {"faulty": faulty, **made.resolvers}
+    web = Web(
+        {
+            "https://doi.org/": page(pdf_meta("https://a.example/1.pdf")),
+            "https://a.example/": (200, "application/pdf", PDF),
+            "https://api.faulty.example/": page(),
+        }
+    )
+    work = Work("W1", doi="10.5555/1")
+    assert pursue(made, work, web).ok
+    made.resolvers = {"faulty": faulty}
+    alone = pursue(made, work, web)
+    assert alone.reason is (Reason.INTERNAL_ERROR if place == "resolve" else Reason.NO_CANDIDATE)

@@ -118,6 +118,14 @@ def test_an_article_that_only_mentions_its_supplement_is_an_article() -> None:
     assert verdict("Supplementary data for the growth of ice", data).flags == ()
 
 
+@pytest.mark.requirement("DL-11")
+@pytest.mark.parametrize("first", ["", "Ice Letters 4 (2024)\n"])
+def test_an_article_with_a_note_about_its_supplement_in_the_margin_is_flagged_and_kept(first: str) -> None:
+    note = "Supporting information: this article has\nsupporting information at journals.example.org"
+    found = verdict(f"{first}{note}\n{WORK.title}\nby Nobody\nAbstract {FILLER}\n1. Introduction\n{FILLER}")
+    assert (found.flags, found.reason) == ((Flag.SUPPLEMENT,), None)
+
+
 def test_abstracts_and_front_matter_are_flagged_and_articles_are_not() -> None:
     abstract = f"{WORK.title}\nAbstract\n{FILLER}"
     assert verdict(abstract, pages=1).flags == (Flag.ABSTRACT_ONLY,)

@@ -87,7 +87,6 @@ class Reason(StrEnum):
     NO_PDF_LINK = "no-pdf-link"
     WRONG_CAPTURE = "wrong-capture"  # an archive replayed another moment than was asked for
     NO_CANDIDATE = "no-candidate"  # nobody knows a copy
-    DUPLICATE_URL = "duplicate-url"
     DUPLICATE_URL_GLOBAL = "duplicate-url-global"
     HTML_ONLY = "html-only"
     DRY_RUN = "dry-run"
@@ -138,7 +137,6 @@ ENDINGS: Mapping[Reason, Ending] = {
     Reason.POLICY_LICENSE: Ending.NEVER,
     Reason.BLOCKED_ADDRESS: Ending.NEVER,
     Reason.BLOCKED_SCHEME: Ending.NEVER,
-    Reason.DUPLICATE_URL: Ending.NEVER,
     Reason.DUPLICATE_URL_GLOBAL: Ending.NEVER,
     Reason.DRY_RUN: Ending.NEVER,
 }

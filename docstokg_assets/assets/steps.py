@@ -15,7 +15,7 @@ import dagster as dg
 
 from docstokg_assets.config import ContentDownloadConfig, load_config, require_contact
 from docstokg_assets.openalex import SourceError
-from docstokg_assets.orchestrator import Services, new_owner
+from docstokg_assets.orchestrator import Services
 from resources.artifacts.store import StoreError
 from resources.catalog.database import CatalogError
 from resources.dagster_resources import (
@@ -27,6 +27,7 @@ from resources.dagster_resources import (
 )
 from resources.folders import FolderError
 from resources.http.errors import HttpError
+from resources.processes import new_owner
 from resources.rate_limit.stores import LimiterUnavailable
 from resources.settings import SettingsError
 

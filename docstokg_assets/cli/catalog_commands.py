@@ -53,6 +53,7 @@ UNION ALL SELECT 'files', count(*) FROM artifacts
 UNION ALL SELECT 'different contents', count(DISTINCT sha256) FROM artifacts
 UNION ALL SELECT 'megabytes', {_MEGABYTES.format("bytes")} FROM artifacts
 UNION ALL SELECT 'requests', count(*) FROM attempts WHERE http_status IS NOT NULL
+UNION ALL SELECT 'dollars for paid files', round(CAST(coalesce(sum(micros), 0) / 1000000.0 AS numeric), 4) FROM spending
 UNION ALL SELECT 'runs', count(*) FROM runs
 """
 

@@ -42,14 +42,17 @@ def why(
         if len(meant) != 1:
             _tell_choice(work, [(one.work_id, str(one.record.get("title") or "(no title)")) for one in meant])
         queued = meant[0]
+        entry = catalog.entry(queued.work_id)
+        same = catalog.works_with(entry.sha256) if entry is not None and entry.sha256 else []
         off = [(row.name, str(row.state)) for row in explain_resolvers(loaded) if row.state.value != "enabled"]
         told = story.tell(
             queued,
-            catalog.entry(queued.work_id),
+            entry,
             catalog.attempts_of(queued.work_id, queued.year),
             resolvers_of(loaded.value),
             off,
             catalog.now(),
+            also_of=sorted({artifact.work_id for artifact in same} - {queued.work_id}),
         )
     if as_json:
         typer.echo(json.dumps(asdict(told), indent=2, ensure_ascii=False))

@@ -59,6 +59,7 @@ class Found:
     xml: tuple[Link, ...] = ()
     html: tuple[Link, ...] = ()
     step: Link | None = None  # the page is only a step on the way to this one
+    is_full_text: bool = False  # the page is itself the article
     rejected: tuple[Rejected, ...] = ()
 
     @property
@@ -140,23 +141,17 @@ def extract(page: bytes, content_type: str | None, url: str) -> Found:
             finds.apply(rule)
     if not finds.links[Target.PDF]:
         finds.guess()
-    html = finds.best(Target.HTML)
-    if not html and _is_full_text(read):
-        html = (Link(url, ITSELF),)
+    itself = _is_full_text(read)
+    html = finds.best(Target.HTML) or ((Link(url, ITSELF),) if itself else ())
     links = finds.links
     known = {key for target in (Target.PDF, Target.XML) for key in links[target]}
     rejected = (one for key, one in finds.rejected.items() if key not in known)
     step = next(iter(links[Target.LANDING].values()), None)
-    return Found(finds.best(Target.PDF), finds.best(Target.XML), html, step, tuple(rejected)[:20])
-
-
-def is_full_text_html(page: bytes, content_type: str | None = None, url: str = "") -> bool:
-    """Whether the page is itself the article: it has the words, and it says so or has an article's headings."""
-    read = read_page(page, content_type, url)
-    return read is not None and _is_full_text(read)
+    return Found(finds.best(Target.PDF), finds.best(Target.XML), html, step, itself, tuple(rejected)[:20])
 
 
 def _is_full_text(page: Page) -> bool:
+    """It has the words, and it says so or has an article's headings."""
     paragraphs = [node for node in page.root.iter("p", "div") if node.tag == "p" or node.get("role") == "paragraph"]
     words = sum(len("".join(paragraph.itertext()).split()) for paragraph in paragraphs)
     if words >= _FULL_TEXT_WORDS and any(

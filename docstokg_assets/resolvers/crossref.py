@@ -108,8 +108,6 @@ class CrossrefResolver(Resolver):
         # what would end an entry of the list is asked for alone
         joins = _PLAIN.fullmatch(work.doi) is not None
         response = yield joint_request(work.doi, _MOST, build) if joins else build([work.doi])
-        if response.status == 400 and len(response.items) > 1:  # somebody else's DOI may be to blame
-            response = yield build([work.doi])
         if failed := failure(response):
             return failed
         message = mapping(json_of(response)).get("message")

@@ -1,7 +1,8 @@
 """OpenAlex content: the copy that OpenAlex itself keeps and sells, a cent a file. Off until it is enabled, has a key, and money.
 
 What a day may cost is a setting; what it has cost is counted in the catalog, for all runs and processes together. The money
-is taken before the request and given back when nothing was sold.
+is taken before the request and given back when nothing was sold. The address of what was bought carries a signature, and so is
+never written down; it is remembered here for as long as it lasts, so that a work that must wait does not buy twice.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from docstokg_assets.resolvers.registry import (
     register,
 )
 from docstokg_assets.works import Work
-from resources.http.errors import HttpError
+from resources.catalog.spending import Spent
+from resources.clock import Clock, SystemClock
 from resources.records import Reason
 
 FILE_USD = 0.01
 NOT_THERE_USD = 0.0001  # asking for a file that is not there costs a credit
+LINK_LASTS_S = 300.0
 
 
 class OpenAlexContentSettings(KeyedSettings):
@@ -43,10 +46,10 @@ class _Pocket:
     def __init__(self, full: bool) -> None:
         self._full = full
 
-    def spend(self, name: str, amount: float, per_day: float) -> float | None:
-        return None if self._full else 1.8e9
+    def spend(self, name: str, amount: float, per_day: float) -> Spent:
+        return Spent(self._full, 20_000)
 
-    def give_back(self, name: str, amount: float) -> None:
+    def give_back(self, name: str, amount: float, day: int) -> None:
         pass
 
 
@@ -77,6 +80,8 @@ class OpenAlexContentResolver(Resolver):
     def __init__(self, settings: OpenAlexContentSettings, position: int | None = None) -> None:
         super().__init__(settings, position)
         self.budget = settings.budget_usd_per_day
+        self.clock: Clock = SystemClock()
+        self._bought: dict[str, tuple[float, Candidate]] = {}  # work -> until when its link lasts, and the link
 
     def applies(self, work: Work) -> bool:
         return work.has_content and normalize_openalex_id(work.work_id) is not None
@@ -85,19 +90,30 @@ class OpenAlexContentResolver(Resolver):
         key, purse = context.api_keys.get(self.name), context.purse
         if not key or purse is None:
             return nothing("OpenAlex content needs a key: set DOCSTOKG_CONTENT_API_KEY_OPENALEX_CONTENT")
-        tomorrow = purse.spend(self.name, FILE_USD, self.budget)
-        if tomorrow is not None:
-            spent = f"today's {self.budget:g} USD for OpenAlex content are spent (budget_usd_per_day)"
-            return ResolverResult((), Reason.BUDGET_SPENT, spent, tomorrow)
+        lasts, link = self._bought.get(work.work_id, (0.0, None))
+        if link is not None and lasts > self.clock.monotonic():
+            return ResolverResult((link,))
+        spent = purse.spend(self.name, FILE_USD, self.budget)
+        if not spent.taken:
+            note = f"today's {self.budget:g} USD for OpenAlex content are spent (budget_usd_per_day)"
+            return ResolverResult((), Reason.BUDGET_SPENT, note, spent.next_day_begins)
         request = api_request(f"https://content.openalex.org/works/{work.work_id}.pdf")
         try:
             # the redirect leads to a signed address on another host, which the key must not follow
             response = yield replace(request, secret_params={"api_key": key}, follow_redirects=False, cache=False)
-        except HttpError:
-            purse.give_back(self.name, FILE_USD)
+        except BaseException:  # also when the work is given back before its request could leave
+            purse.give_back(self.name, FILE_USD, spent.day)
             raise
         url = normalize_url(response.headers.get("location"))
         if 300 <= response.status < 400 and url:
-            return ResolverResult((Candidate(url, self.name, self.tier, rank=self.rank),))
-        purse.give_back(self.name, FILE_USD - (NOT_THERE_USD if response.status == 404 else 0.0))
+            return ResolverResult((self._remembered(work, Candidate(url, self.name, self.tier, rank=self.rank)),))
+        purse.give_back(self.name, FILE_USD - (NOT_THERE_USD if response.status == 404 else 0.0), spent.day)
         return failure(response) or bad_answer("OpenAlex content did not say where the file is")
+
+    def _remembered(self, work: Work, link: Candidate) -> Candidate:
+        now = self.clock.monotonic()
+        for name, (until, _) in list(self._bought.items()):
+            if until <= now:
+                self._bought.pop(name, None)
+        self._bought[work.work_id] = (now + LINK_LASTS_S, link)
+        return link

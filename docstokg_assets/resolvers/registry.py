@@ -20,6 +20,7 @@ from pydantic import Field, SecretStr
 import docstokg_assets.resolvers as package
 from docstokg_assets.plans import Candidate, Tier
 from docstokg_assets.works import Work
+from resources.catalog.spending import Spent
 from resources.http.messages import Request, Response
 from resources.http.settings import HttpSettings, RetrySettings
 from resources.layers import SECRET_PREFIX
@@ -60,10 +61,9 @@ class KeyedSettings(ResolverSettings):
 class Purse(Protocol):
     """What a paid route may spend, counted for all runs and processes together; amounts in US dollars."""
 
-    def spend(self, name: str, amount: float, per_day: float) -> float | None:
-        """None when it was taken from today's budget; else nothing was, and this is when the next day begins."""
+    def spend(self, name: str, amount: float, per_day: float) -> Spent: ...
 
-    def give_back(self, name: str, amount: float) -> None: ...
+    def give_back(self, name: str, amount: float, day: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

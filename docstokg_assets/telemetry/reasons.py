@@ -99,7 +99,6 @@ REASON_TEXT: Mapping[Reason, Plain] = {
         "None here: look at the archive's calendar.",
     ),
     Reason.NO_CANDIDATE: Plain("No resolver knows a copy of this work.", "Enable more resolvers."),
-    Reason.DUPLICATE_URL: Plain("This URL was tried already for this work.", "None needed."),
     Reason.DUPLICATE_URL_GLOBAL: Plain("Another work has this URL already.", "Switch off `global_url_dedupe`."),
     Reason.DRY_RUN: Plain("A dry run: it would have been fetched.", "Run again without `--dry-run`."),
     Reason.INTERNAL_ERROR: Plain(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -162,6 +164,25 @@ def test_fault_37_a_flipped_bit_and_a_missing_file_are_found_and_fetched_again(
     assert {path: path.stat().st_mtime_ns for path in untouched} == untouched
     again = content(*resume(pulled, "--verify"))
     assert again.code == 0 and "all are whole" in again.err
+
+
+@pytest.mark.requirement("CAT-3")
+def test_a_file_that_its_disk_cannot_read_is_damaged_and_the_others_are_checked(
+    pulled: Place, content: Content, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work_id, file, sha256), *_ = stored(pulled)
+    real, bad = hashlib.file_digest, file.stat().st_ino
+
+    def file_digest(opened: Any, name: str) -> Any:
+        if os.fstat(opened.fileno()).st_ino == bad:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(opened, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", file_digest)
+    ended = content(*resume(pulled, "--verify"))
+    assert ended.code == 0 and re.search(r"^1\d files checked: 0 missing, 1 damaged\.$", ended.err, re.MULTILINE)
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == sha256
+    assert json.loads(entries(pulled)[work_id][6])["replaces"]["found"] == "unreadable"
 
 
 @pytest.mark.requirement("CAT-3")

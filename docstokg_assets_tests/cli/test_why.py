@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,3 +165,17 @@ def test_every_link_of_a_story_leads_to_its_place(told: tuple[Sandbox, Path], co
         for link in json.loads(why(content, config, _of_kind(box, kind).id, "--json"))["links"]:
             page, _, place = link.partition("#")
             assert f'<a id="{place}"></a>' in (PROJECT / page).read_text()
+
+
+@pytest.mark.requirement("CAT-5")
+def test_a_file_that_is_kept_for_other_works_too_says_so(told: tuple[Sandbox, Path], content: Content) -> None:
+    _, config = told
+    with sqlite3.connect(config.parent / "out" / "catalog.sqlite3") as catalog:
+        work_id, sha256 = catalog.execute("SELECT work_id, sha256 FROM artifacts ORDER BY id LIMIT 1").fetchone()
+        columns = "url, sha256, path, run_id, stored_at"
+        catalog.execute(
+            f"INSERT INTO artifacts (work_id, {columns}) SELECT 'W9', {columns} FROM artifacts WHERE sha256 = ?",
+            (sha256,),
+        )
+    ended = content("why", work_id, "--config", str(config))
+    assert ended.code == 0 and "The same file is also kept for W9." in ended.out

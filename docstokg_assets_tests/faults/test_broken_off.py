@@ -90,6 +90,28 @@ def test_a_rest_that_does_not_fit_is_not_taken(pull: Callable[..., Any], answers
 
 
 @pytest.mark.requirement("DL-5")
+@pytest.mark.parametrize("told_by", ["Content-Length", "Content-Range"])
+def test_less_than_the_whole_rest_is_not_taken_for_it(pull: Callable[..., Any], answers: Any, told_by: str) -> None:
+    """A server may answer a range in portions; each is asked for, and what is stored is the whole."""
+
+    class InPortions(Server):
+        def __call__(self, request: Any) -> bytes:
+            if request.number == 1 and told_by == "Content-Range":  # the first answer does not say how long it is
+                head = b'HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\nAccept-Ranges: bytes\r\nETag: "one"\r\n'
+                return head + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n%x\r\n%b" % (CUT, PDF[:CUT])
+            return super().__call__(request)
+
+        def rest(self, start: int) -> bytes:
+            end = min(start + 100_000, len(PDF))
+            told = {"Content_Range": f"bytes {start}-{end - 1}/{len(PDF)}", "ETag": self.etag}
+            return answers.ok(PDF[start:end], "206 Partial Content", **TYPED, **told)  # type: ignore[no-any-return]
+
+    got = pull(InPortions(answers), URL, http__retry__max_attempts=6, download__chunk_size_bytes=65_536)
+    assert whole(got)
+    assert len(got.server.requests) > 2
+
+
+@pytest.mark.requirement("DL-5")
 @pytest.mark.parametrize("etag", ['W/"one"', "one", ""])
 def test_without_a_strong_validator_the_file_is_asked_for_anew(
     pull: Callable[..., Any], answers: Any, etag: str

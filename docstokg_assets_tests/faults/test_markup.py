@@ -18,7 +18,7 @@ import pytest
 
 import docstokg_assets
 import resources
-from docstokg_assets.landing.extract import extract, is_full_text_html
+from docstokg_assets.landing.extract import extract
 from docstokg_assets.sniffing import sniff
 
 URL = "http://a.example/1.pdf"
@@ -71,7 +71,7 @@ def test_fault_25_no_entity_is_expanded_and_nothing_outside_is_read(
     for name, page in entity_pages(secret, server.url).items():
         before, began = len(opened), time.process_time()
         found = extract(page, "application/xhtml+xml", "https://a.example/1")
-        assert not is_full_text_html(page)
+        assert not found.is_full_text
         sniff(page[:1024], "application/xml")
         assert "CANARY" not in repr(found), name
         assert opened[before:] == [], name
@@ -109,7 +109,6 @@ def test_fault_26_deep_nesting_takes_less_than_a_second(pull: Callable[..., Any]
     page = b"<html><body>" + (piece * (400_000 // len(piece))).encode()
     began = time.process_time()
     found = extract(page, "text/html", "https://a.example/1")
-    is_full_text_html(page, "text/html", "https://a.example/1")
     assert time.process_time() - began < 1
     assert len(found.pdf) <= 10
     got = pull(answers.ok(page, Content_Type="text/html"), URL)

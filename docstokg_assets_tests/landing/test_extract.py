@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from docstokg_assets.landing.extract import GUESSED, ITSELF, RULES, Found, Link, extract, is_full_text_html
+from docstokg_assets.landing.extract import GUESSED, ITSELF, RULES, Found, Link, extract
 from docstokg_assets.landing.rules import Rule
 from docstokg_assets.plans import Target
 
@@ -237,7 +237,6 @@ def test_a_label_is_read_in_the_encoding_that_the_page_declares(encoding: str) -
 )
 def test_what_is_no_page_has_no_links(page: bytes) -> None:
     assert found(page) == Found()
-    assert not is_full_text_html(page)
 
 
 @pytest.mark.requirement("RES-9")
@@ -307,9 +306,6 @@ def test_hostile_pages_of_up_to_five_megabytes_take_less_than_a_second(page: byt
     started = time.process_time()
     found(page)
     assert time.process_time() - started < 1
-    started = time.process_time()
-    is_full_text_html(page)
-    assert time.process_time() - started < 1
 
 
 def article(words: int, headings: str = "<h2>1. Introduction</h2><h2>Methods</h2><h2>Results</h2>") -> bytes:
@@ -318,20 +314,20 @@ def article(words: int, headings: str = "<h2>1. Introduction</h2><h2>Methods</h2
 
 @pytest.mark.requirement("RES-9")
 def test_a_long_page_with_the_headings_of_an_article_is_full_text() -> None:
-    assert is_full_text_html(article(3000))
+    assert found(article(3000)).is_full_text
 
 
 @pytest.mark.requirement("RES-9")
 def test_an_abstract_page_or_a_long_page_without_sections_is_not() -> None:
-    assert not is_full_text_html(article(250))
-    assert not is_full_text_html(article(3000, "<h2>Abstract</h2><h2>About us</h2>"))
+    assert not found(article(250)).is_full_text
+    assert not found(article(3000, "<h2>Abstract</h2><h2>About us</h2>")).is_full_text
 
 
 @pytest.mark.requirement("RES-9")
 def test_a_very_long_page_that_ends_in_references_is_full_text_without_headings() -> None:
-    assert is_full_text_html(article(3500, "<p><b>Notes</b></p>"))
+    assert found(article(3500, "<p><b>Notes</b></p>")).is_full_text
     assert found(article(3500, "<p><b>Notes</b></p>")).html == (Link(URL, ITSELF),)
-    assert not is_full_text_html(article(3500, "<p>Notes on how to order</p>"))
+    assert not found(article(3500, "<p>Notes on how to order</p>")).is_full_text
 
 
 @pytest.mark.requirement("RES-9")
@@ -352,6 +348,6 @@ def test_nothing_is_guessed_on_a_page_that_lists_the_works_of_somebody() -> None
 @pytest.mark.requirement("RES-9")
 def test_a_page_that_calls_itself_the_full_text_needs_fewer_words() -> None:
     own = f'<meta name="citation_fulltext_html_url" content="{URL}">'
-    assert is_full_text_html(article(1000, own), None, URL)
-    assert not is_full_text_html(article(1000, own), None, "https://www.example.org/a/2")
-    assert not is_full_text_html(article(200, own), None, URL)
+    assert found(article(1000, own)).is_full_text
+    assert not found(article(1000, own), "https://www.example.org/a/2").is_full_text
+    assert not found(article(200, own)).is_full_text

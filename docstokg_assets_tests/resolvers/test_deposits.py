@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from docstokg_assets.resolvers.answers import answer
+from docstokg_assets.resolvers.openalex_content import (
+    LINK_LASTS_S,
+    OpenAlexContentResolver,
+    OpenAlexContentSettings,
+)
+from docstokg_assets.resolvers.registry import ResolverContext
 from docstokg_assets.sandbox import Sandbox
+from docstokg_assets.works import Work
+from docstokg_assets_tests.conftest import spent_today
+from resources.catalog.catalog import Catalog
+from resources.clock import SystemClock
+from resources.http.messages import Response
 
 DEPOSITS = ("zenodo", "figshare", "osf", "biorxiv", "medrxiv", "datacite")
 CHALLENGE = {"status": 202, "headers": {"x-amzn-waf-action": "challenge"}, "body": ""}
@@ -66,7 +79,7 @@ def test_what_openalex_sells_is_bought_within_the_budget_of_the_day(
     budget = {"resolvers.openalex_content.budget_usd_per_day": 0.045}
     entries, services = collect(box, "openalex", "openalex_content", **PAYING, **budget)
     assert sorted(str(entry.reason) for entry in entries.values()) == ["budget-spent"] * 2 + ["ok"] * 4
-    assert services.catalog.spent_today("openalex_content") == pytest.approx(0.04)
+    assert spent_today(services.catalog, "openalex_content") == pytest.approx(0.04)
     poor = [entry for entry in entries.values() if entry.reason == "budget-spent"]
     assert all(entry.retry_at and entry.retry_at % 86_400 == 0 for entry in poor)  # when the next day begins
     assert "budget_usd_per_day" in str(poor[0].meta)
@@ -86,4 +99,35 @@ def test_a_file_that_openalex_does_not_have_costs_a_credit(
     box.add_fault(host="content.openalex.org", status=404)
     entries, services = collect(box, "openalex_content", **PAYING)
     assert [str(entry.reason) for entry in entries.values()] == ["no-candidate"]
-    assert services.catalog.spent_today("openalex_content") == pytest.approx(0.0001)
+    assert spent_today(services.catalog, "openalex_content") == pytest.approx(0.0001)
+
+
+class _Clock(SystemClock):
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return self.ahead
+
+
+@pytest.mark.requirement("RES-3")
+def test_a_work_that_must_wait_costs_nothing_before_its_request_and_buys_its_link_once(tmp_path: Path) -> None:
+    resolver = OpenAlexContentResolver(OpenAlexContentSettings())
+    resolver.clock = clock = _Clock()
+    bought = answer(b"", 302, {"location": "https://r2.example/1.pdf?X-Amz-Signature=1"})
+    with Catalog.open(tmp_path / "catalog.sqlite3") as purse:
+        context = ResolverContext(api_keys={"openalex_content": "key"}, purse=purse)
+
+        def spent_after(reply: Response | None) -> float:
+            asking = resolver.resolve(Work("W1", has_content=True), context)
+            with suppress(StopIteration):
+                next(asking)
+                if reply is not None:
+                    asking.send(reply)
+            asking.close()  # as when the work is given back
+            return round(spent_today(purse, "openalex_content"), 4)
+
+        assert spent_after(None) == 0.0
+        assert spent_after(bought) == 0.01
+        assert spent_after(None) == 0.01  # it has the link
+        clock.ahead = LINK_LASTS_S + 1
+        assert spent_after(bought) == 0.02

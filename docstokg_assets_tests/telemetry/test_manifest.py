@@ -89,7 +89,13 @@ def small_run(make_finished: Make, make_entry: Make) -> dict[str, Any]:
         {"resolver": "core", "status": Status.RETRY, "http_status": 503, "reason": Reason.BACKOFF},
         {"resolver": "core", "status": Status.HTTP_GET, "http_status": 503, "reason": Reason.HTTP_5XX},
         {"resolver": "core", "status": Status.DOWNLOAD_ERROR, "http_status": None, "reason": Reason.TIMEOUT},
-        {"resolver": "crossref", "status": Status.SKIPPED, "http_status": None, "reason": Reason.DUPLICATE_URL, "n": 4},
+        {
+            "resolver": "crossref",
+            "status": Status.SKIPPED,
+            "http_status": None,
+            "reason": Reason.DUPLICATE_URL_GLOBAL,
+            "n": 4,
+        },
         {"resolver": None, "status": Status.ROBOTS_FETCH, "http_status": 200, "reason": Reason.OK},
         {"resolver": "arxiv", "role": "artifact", "status": Status.HTTP_304, "reason": Reason.NOT_MODIFIED, "n": 2},
     ]
@@ -114,7 +120,7 @@ def test_the_summary_counts_works_and_resolvers(make_finished: Make, make_entry:
             "attempts": {"unpaywall": 3, "arxiv": 1, "core": 3},
             "successes": {"arxiv": 1},
             "html": {"landing": 1},
-            "skips": {"crossref:duplicate-url": 4, "arxiv:not-modified": 2},
+            "skips": {"crossref:duplicate-url-global": 4, "arxiv:not-modified": 2},
             "failures": {"core": 2},
         },
     }

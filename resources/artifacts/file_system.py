@@ -17,7 +17,17 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
-from resources.artifacts.store import Found, Part, Stored, StoreError, StoreFull, final_path, names_of, parts_folder
+from resources.artifacts.store import (
+    Found,
+    Part,
+    Stored,
+    StoreError,
+    StoreFull,
+    Unreadable,
+    final_path,
+    names_of,
+    parts_folder,
+)
 
 PART_PREFIX = ".part-"
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -122,7 +132,10 @@ class FileSystemStore:
 
     def sha256_of(self, relative_path: str) -> tuple[str, int]:
         with self.open_read(relative_path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+            try:
+                return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+            except OSError as error:
+                raise _store_error(self.root / relative_path, error) from error
 
     def delete(self, relative_path: str) -> bool:
         try:
@@ -202,4 +215,5 @@ def _store_error(path: Path, error: OSError) -> StoreError:
         return StoreError(f"{cause} A symbolic link or a file is in its place; links are not followed. Move it away.")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StoreError(f"{cause} Give this user the right to write there, or choose another root.")
-    return StoreError(f"{cause} Check the disk and the path.")
+    kind = Unreadable if error.errno == errno.EIO else StoreError
+    return kind(f"{cause} Check the disk and the path.")

@@ -111,8 +111,7 @@ class S3Store:
         place, _, upload = path.partition(_UPLOAD)
         with self._told(place):
             if upload:
-                self._client.abort_multipart_upload(Bucket=self._bucket, Key=self._key(place), UploadId=upload)
-                return True
+                return self._abort(self._key(place), upload)
             if self._spool.delete(path):
                 return True
             if self._head(self._key(path)) is None:
@@ -191,6 +190,15 @@ class S3Store:
             with suppress(ClientError, BotoCoreError):  # else it is a stale part, and found as one
                 self._client.abort_multipart_upload(**upload)
             raise
+
+    def _abort(self, key: str, upload: str) -> bool:
+        try:
+            self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
+        except ClientError as error:
+            if _code(error) not in ("NoSuchUpload", *_GONE):  # another machine was quicker
+                raise
+            return False
+        return True
 
     def _has(self, there: dict[str, Any], key: str, size: int, sha256: str) -> bool:
         """Whether the object has these bytes. One that somebody else put there is read."""

@@ -23,6 +23,10 @@ class StoreFull(StoreError):
     """There is no room left on the disk of the store."""
 
 
+class Unreadable(StoreError):
+    """The bytes of one file cannot be read from its disk any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A file that is durable under its final name. `path` is relative to the root of the store."""
@@ -72,7 +76,7 @@ class ArtifactStore(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def sha256_of(self, path: str) -> tuple[str, int]:
-        """Hash and size of the bytes as they are now. FileNotFoundError when it is not there."""
+        """Hash and size of the bytes as they are now. FileNotFoundError when it is not there, Unreadable when its disk fails."""
 
     def delete(self, path: str) -> bool:
         """A file, or what `stale_parts` found. Whether there was something to delete."""

@@ -6,7 +6,6 @@ from resources.catalog.database import CatalogError, CatalogFull, Location
 from resources.catalog.rows import (
     Artifact,
     Batch,
-    ClosedHost,
     DueWorks,
     Enqueued,
     Entry,
@@ -30,7 +29,6 @@ __all__ = [
     "CatalogConnector",
     "CatalogError",
     "CatalogFull",
-    "ClosedHost",
     "DueWorks",
     "Enqueued",
     "Entry",

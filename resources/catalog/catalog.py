@@ -102,7 +102,8 @@ class Catalog(Queue, Hosts, Spending):
             now = now_of(connection)
             claims: list[Finished | Parked] = [*batch.finished, *batch.parked]
             held = _held(connection, claims)
-            finished = [item for item in batch.finished if (item.work_id, item.owner) in held]
+            ours = [item for item in batch.finished if (item.work_id, item.owner) in held]
+            finished = [_as_planned_by_now(item, held[item.work_id, item.owner], now) for item in ours]
             parked = [item for item in batch.parked if (item.work_id, item.owner) in held]
             lost = {item.work_id for item in claims if (item.work_id, item.owner) not in held}
             files = [artifact for item in finished for artifact in artifacts_of(item)]
@@ -112,8 +113,7 @@ class Catalog(Queue, Hosts, Spending):
             _execute(
                 connection, _SAVE_ENTRIES, [entry_to_row(item, now, revision + n) for n, item in enumerate(changed)]
             )
-            plans = [held[item.work_id, item.owner] for item in finished]
-            settled = [_after_finish(item, plan, now) for item, plan in zip(finished, plans, strict=True)]
+            settled = [_after_finish(item, now) for item in finished]
             settled += [_after_park(item, now) for item in parked]
             _execute(connection, _SETTLE, settled)
         return sorted(lost)
@@ -156,10 +156,7 @@ class Catalog(Queue, Hosts, Spending):
     def entries_of(self, work_ids: Iterable[str]) -> Iterator[Entry]:
         """The latest outcomes of these works, those that have one."""
         for portion in portions(work_ids):
-            statement = select(catalog_entries).where(catalog_entries.c.work_id.in_(portion))
-            with self._read() as connection:
-                rows = connection.execute(statement).mappings().all()
-            yield from map(entry_from_row, rows)
+            yield from self._entries(select(catalog_entries).where(catalog_entries.c.work_id.in_(portion)))
 
     def entries(
         self,
@@ -423,9 +420,13 @@ def _held(connection: Connection, items: Sequence[Finished | Parked]) -> dict[tu
     return {(row.work_id, row.lease_owner): row.plan_hash for row in connection.execute(statement)}
 
 
-def _after_finish(item: Finished, plan_hash: str, now: float) -> dict[str, Any]:
-    if not item.outcome.ok and item.plan_hash not in (None, plan_hash):
-        item = replace(item, retry_at=now, progress=None)  # what was tried is not all that there is
+def _as_planned_by_now(item: Finished, plan_hash: str, now: float) -> Finished:
+    """A work without success whose plan has changed meanwhile is due at once: what was tried is not all that there is."""
+    replanned = not item.outcome.ok and item.plan_hash not in (None, plan_hash)
+    return replace(item, retry_at=now, progress=None) if replanned else item
+
+
+def _after_finish(item: Finished, now: float) -> dict[str, Any]:
     again = item.retry_at is not None
     waits = item.retry_at is not None and item.retry_at > now
     return {

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import func, literal, select, union_all
+from sqlalchemy import func, select
 
 from resources.catalog.database import Database, insert_missing, now_of, patiently, upsert
-from resources.catalog.rows import ClosedHost, HostClosure, RobotsRow
+from resources.catalog.rows import HostClosure, RobotsRow
 from resources.catalog.schema import hosts
 
 
@@ -61,13 +61,3 @@ class Hosts(Database):
             state, until = change(connection.scalar(locked))
             row = {"host": host, "breaker": state, "breaker_until": until, "updated_at": now_of(connection)}
             connection.execute(saving, row)
-
-    @patiently
-    def closed_hosts(self) -> list[ClosedHost]:
-        """The hosts that are closed now, by themselves or by their breaker, the one that opens first in front."""
-        asked = select(hosts.c.host, hosts.c.closed_until.label("until"), hosts.c.note)
-        broken = select(hosts.c.host, hosts.c.breaker_until, literal("breaker-open"))
-        with self._read() as connection:
-            now = now_of(connection)
-            closed = union_all(asked.where(hosts.c.closed_until > now), broken.where(hosts.c.breaker_until > now))
-            return [ClosedHost(*row) for row in connection.execute(closed.order_by("until"))]

@@ -107,6 +107,7 @@ class Queue(Database):
         state = queue.c.state == "done" if only_done else queue.c.state != "leased"
         with self._write() as connection:
             free = select(queue.c.work_id).where(queue.c.work_id.in_([work_id for work_id, _ in works]), state)
+            free = free.order_by(queue.c.work_id).with_for_update()  # nobody claims one between this and the update
             ids = set(connection.execute(free).scalars())
             again = update(queue).where(queue.c.work_id.in_(ids))
             connection.execute(again.values(**_AGAIN, **_AFRESH, updated_at=now_of(connection)))

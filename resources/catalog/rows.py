@@ -232,12 +232,6 @@ class HostClosure(NamedTuple):
     breaker: str | None
 
 
-class ClosedHost(NamedTuple):
-    host: str
-    until: float
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class SetAside:
     """An item of a source that could not be read, and why."""

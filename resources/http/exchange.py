@@ -10,6 +10,7 @@ check made again, so it is paced by the limits of the host that it leads to.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ from resources.http.errors import (
 )
 from resources.http.guard import guarded_url
 from resources.http.headers import request_headers, robots_token
-from resources.http.hosts import MAX_ROBOTS_BYTES, HostBook, Rules
+from resources.http.hosts import MAX_ROBOTS_BYTES, PROBES_OUT_S, HostBook, Rules
 from resources.http.messages import BodySink, Request, Response, ResponseHead, Role, Unfinished
 from resources.http.retry import Again, CloseHost, Decision, Settled, decide
 from resources.http.settings import HttpSettings, RetrySettings, RobotsSettings
@@ -46,7 +47,6 @@ from resources.records import Reason, Status
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ROBOTS_POLL_S = 0.1
-_PROBES_OUT_S = 2.0  # by then it is known how the probes of a broken host came out
 _MOST_PASSES = 1_000  # hosts whose cookies are remembered
 _CLOSED = (HostClosed, BreakerOpen)
 _PHASES = {
@@ -133,7 +133,8 @@ class Exchanger:
     ) -> None:
         self.settings, self.robots, self.hosts, self.clock, self.rng = settings, robots, hosts, clock, rng
         self._cache = cache
-        self._passes: dict[_Origin, RequestsCookieJar] = {}
+        self._passes: dict[_Origin, RequestsCookieJar] = {}  # what is in a jar here does not change any more
+        self._passes_lock = threading.Lock()
 
     def exchange(
         self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
@@ -146,6 +147,7 @@ class Exchanger:
         asked: set[tuple[str, str]] = set()
         url, own = request.url, True
         before: _Origin | None = None
+        given = False  # whether this exchange was handed a cookie
         if request.pause_s:
             yield Pause(request.pause_s, host_of(url), Reason.BACKOFF)
         while True:
@@ -156,7 +158,7 @@ class Exchanger:
                 own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
                 if before is not None and before.door != here.door:
                     jar = RequestsCookieJar()
-                if before != here and (known_here := self._passes.get(here)) is not None:
+                if before != here and (known_here := self._pass_for(request, here)) is not None:
                     jar.update(known_here)
                 before = here
                 # The same page with the same cookies has already sent us on: it is not asked a second time.
@@ -166,7 +168,7 @@ class Exchanger:
                         f"redirected in a circle or more than {self.settings.max_redirects} times", url=url
                     )
                 asked.add(state)
-                visit = self._visit(request, url, headers, jar, own)
+                visit = None if given else self._visit(request, url, headers, own)
                 known = visit.answer if visit is not None else None
                 delay = None if known is not None else (yield from self._permission(request, url, log, patient))
             except HttpError as refusal:
@@ -177,6 +179,7 @@ class Exchanger:
             else:
                 send = self._send(request, url, headers, jar, delay, policy, own)
                 reply = yield from self._ask(request, send, visit, log, policy.retry or self.settings.retry, patient)
+            given = given or "set-cookie" in reply.head.headers
             target = reply.head.headers.get("location")
             if not (request.follow_redirects and reply.head.status in _REDIRECTS and target):
                 self._remember(request, here, jar, reply.head.status)
@@ -186,15 +189,23 @@ class Exchanger:
             hops.append(url)
             url = _joined(url, target)
 
+    def _pass_for(self, request: Request, here: _Origin) -> RequestsCookieJar | None:
+        """An API needs none, and what it answers to a visitor with one is his alone."""
+        with self._passes_lock:
+            return self._passes.get(here) if request.role is not Role.METADATA else None
+
     def _remember(self, request: Request, here: _Origin, jar: RequestsCookieJar, status: int) -> None:
         """The cookies with which a host let us in, so that its door opens once and not anew for every paper. They live as long
         as this process; those of a request with a key, or of one that was turned away, are dropped."""
-        if status >= 400 or request.secret_headers or request.secret_params:
-            self._passes.pop(here, None)
-        elif len(jar):
-            while len(self._passes) >= _MOST_PASSES:
-                self._passes.pop(next(iter(self._passes)), None)
-            self._passes[here] = jar.copy()
+        if request.role is Role.METADATA:
+            return
+        with self._passes_lock:
+            if status >= 400 or request.secret_headers or request.secret_params:
+                self._passes.pop(here, None)
+            elif len(jar):
+                while len(self._passes) >= _MOST_PASSES:
+                    self._passes.pop(next(iter(self._passes)))
+                self._passes[here] = jar.copy()
 
     def _send(
         self,
@@ -226,10 +237,10 @@ class Exchanger:
 
     # -- cache --------------------------------------------------------------------------------------------------------
 
-    def _visit(
-        self, request: Request, url: str, headers: Mapping[str, str], jar: RequestsCookieJar, own: bool
-    ) -> Visit | None:
-        if self._cache is None or len(jar):  # what is shown to the bearer of a cookie is for him alone
+    def _visit(self, request: Request, url: str, headers: Mapping[str, str], own: bool) -> Visit | None:
+        """Not for an exchange that was handed a cookie on its way: what comes next may be for its bearer alone. One that only
+        lets in whoever has been there before is no such thing, or a host with cookies would have no cache at all."""
+        if self._cache is None:
             return None
         secrets = {**request.secret_params, **request.secret_headers} if own else {}
         return self._cache.visit(request, url, headers, secrets)
@@ -370,7 +381,7 @@ class Exchanger:
         while (closed := self._closed(send)) is not None:
             assert closed.until is not None
             left = closed.until - self.clock.wall()
-            waits = patient or not isinstance(closed, BreakerOpen) or left <= _PROBES_OUT_S
+            waits = patient or not isinstance(closed, BreakerOpen) or left <= PROBES_OUT_S
             if not waits or left > retry.max_retry_after_s:
                 log.write(request, send.url, Status.SKIPPED, closed.reason, retry_after_s=round(left, 3))
                 raise closed

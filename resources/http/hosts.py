@@ -22,7 +22,7 @@ MAX_ROBOTS_BYTES = 500 * 1024
 UNAVAILABLE_FOR_S = 600.0
 _LONGEST_CRAWL_DELAY_S = 86_400.0  # by then robots.txt is read again
 _REREAD_S = 5.0
-_PROBES_OUT_S = 1.0  # look again so much later whether a probe came back
+PROBES_OUT_S = 1.0  # look again so much later whether a probe came back
 
 
 class RobotsRow(Protocol):
@@ -168,7 +168,7 @@ class HostBook:
         now = self._breaker_time(breaker, closure)
         if breaker.admits(now, self.breaker_rules):
             return None
-        return self._clock.wall() + max(breaker.until - now, _PROBES_OUT_S)
+        return self._clock.wall() + max(breaker.until - now, PROBES_OUT_S)
 
     def admits(self, host: str) -> bool:
         """Asked at the last moment before a request leaves, which may have waited long for its turn. Counts probes."""

@@ -86,6 +86,11 @@ class Unfinished:
         fits = first.startswith(f"{self.size}-") and size in ("*", str(self.head.content_length or size))
         return head.status == 206 and fits and head.headers.get("etag", self.etag) == self.etag
 
+    def whole_size(self, rest: ResponseHead) -> int | None:
+        """A server may send less than the whole rest; this is where that ends, where either answer says so."""
+        told = rest.headers.get("content-range", "").rpartition("/")[2]
+        return self.head.content_length or parse_length(told)
+
 
 @dataclass(frozen=True, slots=True)
 class Joint:

@@ -455,7 +455,7 @@ class _Body:
 def _read(send: Send, head: ResponseHead, body: _Body) -> Reply:
     begun = send.unfinished
     if begun is not None and begun.is_continued_by(head):
-        return _into(begun.sink, begun.head, body.rest(), body, begun.size)
+        return _into(begun.sink, begun.head, body.rest(), body, begun.size, begun.whole_size(head))
     if begun is not None and head.status in (206, 416):
         raise BodyTruncated("the rest does not fit the beginning", url=send.url)
     if begun is not None and 200 <= head.status < 300:
@@ -467,13 +467,18 @@ def _read(send: Send, head: ResponseHead, body: _Body) -> Reply:
     return Reply(head, page, None, len(page), 0)
 
 
-def _into(sink: BodySink, head: ResponseHead, pieces: Iterable[bytes], body: _Body, size: int) -> Reply:
-    """A body that breaks off, and whose rest can be asked for, leaves with the error; otherwise nothing is left of it."""
+def _into(
+    sink: BodySink, head: ResponseHead, pieces: Iterable[bytes], body: _Body, size: int, wanted: int | None = None
+) -> Reply:
+    """A body that breaks off, and whose rest can be asked for, leaves with the error; otherwise nothing is left of it.
+    `wanted` is its size where its pieces come one by one, and their own lengths do not tell."""
     went_on_at = size
     try:
         for piece in pieces:
             sink.write(piece)
             size += len(piece)
+        if wanted is not None and size != wanted:
+            raise BodyTooShort(f"the rest ended at {size} of {wanted} bytes", url=head.url)
         return Reply(head, b"", sink.finish(), size, 0, went_on_at=went_on_at)
     except _BROKEN_OFF as error:
         error.unfinished = Unfinished.of(head, sink, size) if body.as_sent else None

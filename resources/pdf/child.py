@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import resource
+import signal
 import sys
 from collections.abc import Mapping
 from typing import Any, BinaryIO
@@ -80,6 +81,8 @@ def _peak() -> int:
 
 def main(memory: int, cpu_s: int) -> None:
     logging.disable(logging.CRITICAL)
+    for ending in (signal.SIGINT, signal.SIGTERM):  # a terminal or a service manager sends them to the whole group; the
+        signal.signal(ending, signal.SIG_IGN)  # parent still wants its answer, and its end is ours
     for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
         resource.setrlimit(kind, (most, most))
     at_start = _peak()  # Linux hands down that of the parent

@@ -1,8 +1,9 @@
 """Asks a child process what a PDF says of itself: pages, metadata, the text of its first pages. Judges nothing.
 
 Every PDF library can be made to eat gigabytes or to run for ever. So the parser lives in children (`child.py`) with limits of
-memory and processor time, and a deadline here; one that reached a limit is replaced. They start with the first PDF, serve until
-`close`, and end by themselves when this process does, because their standard input does.
+memory and processor time, and a deadline here; one that reached a limit is replaced. One that ended for any other reason says
+nothing of the file, which is asked for once more. They start with the first PDF, serve until `close`, and end by themselves when
+this process does, because their standard input does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import logging
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -57,20 +59,28 @@ class PdfInspector:
     def inspect(self, path: Path) -> PdfFacts:
         """Never raises for what is in the file, nor for want of a child."""
         with self._turns:
-            with self._lock:
-                child = self._idle.pop() if self._idle else None
             try:
-                child = child or _Child(self._arguments)
+                return self._ask_a_child(path)
             except OSError as error:
-                log.warning("PDFs are not looked into: %s", error)
-                return PdfFacts(fault="the reader could not be started")
-            reply = child.ask(str(path), self._deadline_s)
-            with self._lock:
-                if "limit" not in reply and not self._closed:
-                    self._idle.append(child)
-                    child = None
-            if child is not None:
-                child.end()
+                log.info("a PDF is given to another reader: %s", error)
+            try:
+                return self._ask_a_child(path)
+            except OSError as error:
+                log.warning("a PDF is not looked into: %s", error)
+                return PdfFacts(fault=str(error))
+
+    def _ask_a_child(self, path: Path) -> PdfFacts:
+        """OSError when there is none, or it ended before it could answer."""
+        with self._lock:
+            child = self._idle.pop() if self._idle else None
+        child = child or _Child(self._arguments)
+        reply = child.ask(str(path), self._deadline_s)
+        with self._lock:
+            keep = "limit" not in reply and not self._closed
+            if keep:
+                self._idle.append(child)
+        if not keep:
+            child.end()
         return PdfFacts(**reply)
 
     def close(self) -> None:
@@ -95,6 +105,7 @@ class _Child:
             raise OSError(f"the PDF reader ended at its start (code {self._process.returncode})")
 
     def ask(self, path: str, deadline_s: float) -> dict[str, Any]:
+        """OSError when it ended without an answer and not by its limit of processor time."""
         try:
             self._in.write(json.dumps(path).encode() + b"\n")
             line = self._line(deadline_s)
@@ -104,17 +115,20 @@ class _Child:
             return {"limit": f"time ({deadline_s:g} s)"}
         try:
             reply: dict[str, Any] = json.loads(line)
-        except ValueError:  # it was ended in the middle: by its limit of processor time, or by a fault of the parser
-            self.end()
-            return {"limit": f"processor time (signal {-(self._process.returncode or 0)})"}
+        except ValueError:
+            code = self.end()
+            if code != -signal.SIGXCPU:
+                raise OSError(f"the PDF reader ended by itself or was killed (code {code})") from None
+            return {"limit": "processor time"}
         return reply
 
-    def end(self) -> None:
+    def end(self) -> int:
+        """The exit code, which is its own when it had ended already."""
         self._in.close()
         self._out.close()
         with suppress(ProcessLookupError):
             self._process.kill()
-        self._process.wait()
+        return self._process.wait()
 
     def _line(self, deadline_s: float) -> bytes | None:
         """The next line, or what came of it before the child ended; None when the time is over."""

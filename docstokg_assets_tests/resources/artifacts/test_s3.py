@@ -179,6 +179,14 @@ def test_an_upload_that_was_never_ended_is_found_and_removed(
     assert store.delete(left.path) and store.stale_parts(-60, "PDF") == []
 
 
+@pytest.mark.requirement("CAT-3", "ORC-6")
+def test_an_upload_that_another_machine_has_removed_meanwhile_is_nothing_to_delete(
+    moto: str, s3_store: Callable[..., S3Store]
+) -> None:
+    store = s3_store(moto, prefix="gone")
+    assert store.delete("PDF/x.pdf?uploadId=nobody-knows-it") is False
+
+
 # -- what a person is told --------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,6 @@ from resources.catalog import (
     CatalogConnector,
     CatalogError,
     CatalogFull,
-    ClosedHost,
     Finished,
     Location,
     NewItem,
@@ -317,7 +316,6 @@ def test_a_closed_host_opens_at_its_latest_time(catalog: Catalog) -> None:
     catalog.close_host("b.org", now - 1, "over")
     assert catalog.closure("a.org").closed_until == now + 600
     assert catalog.closure("b.org").closed_until is None
-    assert catalog.closed_hosts() == [ClosedHost("a.org", now + 600, "retry-after")]
 
 
 @pytest.mark.requirement("SRC-3")

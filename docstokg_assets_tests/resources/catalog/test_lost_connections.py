@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from docstokg_assets_tests.conftest import spent_today
 from docstokg_assets_tests.servers import Postgres, free_port
 from resources.catalog import Batch, Catalog, CatalogError, Finished, NewItem
 from resources.catalog import database as database_module
@@ -132,6 +133,42 @@ def test_a_transaction_that_is_cut_off_in_its_middle_is_done_again_from_its_star
     assert catalog.commit(Batch(finished=[finished("W0")])) == []
     assert asked == 2
     assert [entry.revision for entry in catalog.entries()] == [1]
+
+
+@pytest.mark.requirement("CAT-1")
+def test_reading_outcomes_and_giving_money_back_wait_for_the_server_too(
+    catalog: Catalog, postgres: Postgres, wire: Cutter
+) -> None:
+    catalog.claim("me", 1, 60)
+    catalog.commit(Batch(finished=[finished("W0")]))
+    day = catalog.spend("paid", 0.02, 1.0).day
+    cut_off = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'docstokg-catalog'"
+    with psycopg.connect(postgres.url, autocommit=True) as other:
+        other.execute(cut_off)
+        assert [entry.work_id for entry in catalog.entries_of(["W0"])] == ["W0"]
+        other.execute(cut_off)
+        wire.cuts_left = 1
+        catalog.give_back("paid", 0.01, day)
+    assert wire.cuts == 1
+    assert spent_today(catalog, "paid") == pytest.approx(0.01)  # given back once
+
+
+@pytest.mark.requirement("CAT-2")
+def test_a_work_that_is_claimed_at_the_same_moment_is_not_opened_again(
+    catalog: Catalog, postgres: Postgres, postgres_catalog: SecretStr
+) -> None:
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with psycopg.connect(postgres.url) as claiming, psycopg.connect(postgres.url, autocommit=True) as looking:
+        claiming.execute("UPDATE docstokg.queue SET state = 'leased', lease_owner = 'me' WHERE work_id = 'W0'")
+        opened: list[int] = []
+        thread = threading.Thread(target=lambda: opened.append(catalog.reopen(["W0", "W1"])))
+        thread.start()
+        while looking.execute(waits).fetchone() == (0,):
+            pass
+        claiming.commit()
+        thread.join()
+    assert opened == [1]
+    assert catalog.lease_owners() == {"me"}
 
 
 @pytest.mark.requirement("CAT-1")

@@ -307,6 +307,9 @@ def test_a_plan_that_changes_while_a_work_is_held_opens_it_again_unless_it_succe
     catalog.enqueue([item("W1", plan="p2"), item("W2", plan="p2")])
     ends = [replace(finished("W1", Reason.HTTP_4XX), plan_hash="p1"), replace(finished("W2"), plan_hash="p1")]
     catalog.commit(Batch(finished=ends))
+    again, settled = catalog.entry("W1"), catalog.entry("W2")
+    assert again is not None and again.retry_at is not None and again.retry_at <= catalog.now()
+    assert settled is not None and settled.retry_at is None
     assert claimed(catalog) == ["W1"]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docstokg_assets_tests.conftest import spent_today
 from resources.catalog.catalog import Catalog
 
 
@@ -15,11 +16,12 @@ def test_two_openers_of_a_catalog_cannot_spend_more_than_the_day_allows(tmp_path
     path = tmp_path / "catalog.sqlite3"
     with Catalog.open(path) as first, Catalog.open(path) as second, ThreadPoolExecutor(8) as pool:
         refused = list(pool.map(lambda n: (first, second)[n % 2].spend("paid", 0.01, 0.105), range(40)))
-        assert sum(until is None for until in refused) == 10
-        assert first.spent_today("paid") == second.spent_today("paid") == pytest.approx(0.1)
-        tomorrow = {until for until in refused if until is not None}
-        assert all(0 < until - first.now() <= 86_400 for until in tomorrow)
-        first.give_back("paid", 0.0099)
-        assert second.spend("paid", 0.01, 0.105) is None
-        assert second.spent_today("other") == 0
-        assert second.spend("other", 0.01, 0.0) is not None
+        assert sum(spent.taken for spent in refused) == 10
+        assert spent_today(first, "paid") == spent_today(second, "paid") == pytest.approx(0.1)
+        assert all(0 < spent.next_day_begins - first.now() <= 86_400 for spent in refused)
+        first.give_back("paid", 0.0099, refused[0].day)
+        assert second.spend("paid", 0.01, 0.105).taken
+        assert spent_today(second, "other") == 0
+        assert not second.spend("other", 0.01, 0.0).taken
+        first.give_back("paid", 0.01, refused[0].day - 1)  # of yesterday: what was spent today stays so
+        assert spent_today(first, "paid") == pytest.approx(0.1001)

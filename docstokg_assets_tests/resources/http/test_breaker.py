@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from docstokg_assets.sandbox import Sandbox
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import ClosedHost
 from resources.http.breaker import PROBE_LOST_S, Breaker, Phase, changes
 from resources.http.errors import BreakerOpen, HttpError, RobotsUnavailable
 from resources.http.exchange import Pause, Reply, Send
@@ -251,17 +250,6 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_pause(catalog: Catalo
     assert hosts.broken_until("a.org") == pytest.approx(fake_clock.wall() + 1)
     fake_clock.sleep(1.1)
     assert hosts.admits("a.org")
-
-
-@pytest.mark.requirement("HTTP-9")
-def test_a_host_with_an_open_breaker_is_among_the_closed_ones(catalog: Catalog) -> None:
-    now = catalog.now()
-    catalog.change_breaker("a.org", lambda state: ("{}", now + 30))
-    catalog.close_host("b.org", now + 10, "retry-after")
-    assert catalog.closed_hosts() == [
-        ClosedHost("b.org", now + 10, "retry-after"),
-        ClosedHost("a.org", now + 30, "breaker-open"),
-    ]
 
 
 # -- over real sockets ------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def test_each_hop_of_a_redirect_is_an_entry_of_its_own(
 
 
 @pytest.mark.requirement("HTTP-7")
-def test_pages_behind_a_cookie_are_not_shared(
+def test_a_page_to_which_a_cookie_led_is_not_kept_and_whoever_has_been_there_before_has_a_cache(
     serve: Callable[..., Any], polite: Callable[..., Any], answers: Any, cache: HttpCache
 ) -> None:
     def answer(request: Any) -> bytes:
@@ -203,9 +203,22 @@ def test_pages_behind_a_cookie_are_not_shared(
 
     server = serve(answer)
     client = polite(cache=cache)
-    for _ in range(2):
+    for _ in range(3):
         assert client.ask(page(server, "/", Role.LANDING)).body == b"yours"
-    assert len(server.requests) == 4 and hits(client) == [MISS] * 4
+    assert hits(client) == [MISS, MISS, MISS, HIT]
+    assert ["cookie" in request.headers for request in server.requests] == [False, True, True]
+
+
+@pytest.mark.requirement("HTTP-7")
+def test_an_api_that_sets_cookies_is_shown_none_and_its_answers_are_kept(
+    serve: Callable[..., Any], polite: Callable[..., Any], answers: Any, cache: HttpCache
+) -> None:
+    server = serve(lambda request: answers.ok(b"{}", Content_Type="application/json", Set_Cookie="id=1; Path=/"))
+    client = polite(cache=cache)
+    for path in ("/1", "/2", "/1", "/2"):
+        client.ask(page(server, path))
+    assert hits(client) == [MISS, MISS, HIT, HIT]
+    assert not any("cookie" in request.headers for request in server.requests)
 
 
 # -- answers that are asked for again ---------------------------------------------------------------------------------

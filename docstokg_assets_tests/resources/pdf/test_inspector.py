@@ -90,6 +90,38 @@ def test_wall_clock_and_memory_are_limits_too(tmp_path: Path, limits: dict[str, 
         inspector.close()
 
 
+@pytest.mark.requirement("DL-6")
+def test_a_reader_that_was_killed_costs_no_file(tmp_path: Path, inspector: PdfInspector) -> None:
+    """A terminal's Ctrl-C goes to the readers too; they leave it to their parent. Any other end is none of the file's."""
+    before = children_of(os.getpid())
+    path = written(tmp_path, paper("On the growth of ice"))
+    inspector.inspect(path)
+    (child,) = children_of(os.getpid()) - before
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        os.kill(child, ending)
+    assert inspector.inspect(path).pages == 1
+    assert child in children_of(os.getpid())
+    os.kill(child, signal.SIGKILL)
+    facts = inspector.inspect(path)
+    assert (facts.pages, facts.limit, facts.fault) == (1, None, None)
+
+
+@pytest.mark.requirement("DL-6")
+def test_a_reader_that_dies_of_the_same_file_twice_is_a_fault_and_no_limit(
+    tmp_path: Path, inspector: PdfInspector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import builtins, os\nreal = builtins.open\n"
+        "builtins.open = lambda path, *a, **k: os.abort() if str(path).endswith('deadly.pdf') else real(path, *a, **k)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    deadly = tmp_path / "deadly.pdf"
+    deadly.write_bytes(paper("A"))
+    facts = inspector.inspect(deadly)
+    assert facts.limit is None and facts.fault is not None and "code -6" in facts.fault
+    assert inspector.inspect(written(tmp_path, paper("B"))).pages == 1
+
+
 def test_many_threads_share_few_children_and_closing_ends_them(tmp_path: Path) -> None:
     before = children_of(os.getpid())
     inspector, path, seen = PdfInspector(), written(tmp_path, paper("A", "B")), []

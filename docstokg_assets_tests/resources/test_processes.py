@@ -1,0 +1,54 @@
+"""Who holds a lease: living processes are never taken for dead, whatever their number means elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resources import processes
+from resources.processes import new_owner, process_is_gone
+
+
+@pytest.mark.requirement("CAT-2")
+def test_a_process_that_has_ended_is_known_as_gone_and_a_living_one_is_not() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", "from resources.processes import new_owner; print(new_owner())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert process_is_gone(ended)
+    assert not process_is_gone(new_owner())
+    assert new_owner() != new_owner()
+
+
+@pytest.mark.requirement("CAT-2", "ORC-6")
+@pytest.mark.parametrize("part", ["_BOOT", "_TABLE"])
+def test_a_number_of_another_table_of_processes_is_not_judged(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two containers with one name, or one machine after another boot: 999999999 is nobody here, and may be somebody there."""
+    (tmp_path / "_BOOT").write_text("another boot")
+    (tmp_path / "_TABLE").symlink_to("pid:[4026530000]")
+    monkeypatch.setattr(processes, part, tmp_path / part)
+    processes._place.cache_clear()
+    there = new_owner().replace(f":{os.getpid()}:", ":999999999:")
+    assert process_is_gone(there)
+    monkeypatch.undo()
+    processes._place.cache_clear()
+    assert not process_is_gone(there)
+
+
+@pytest.mark.requirement("CAT-2")
+def test_where_the_kernel_tells_nothing_the_host_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_BOOT", tmp_path / "nothing")
+    processes._place.cache_clear()
+    try:
+        assert process_is_gone(new_owner().replace(f":{os.getpid()}:", ":999999999:"))
+        assert not process_is_gone(new_owner())
+    finally:
+        processes._place.cache_clear()
