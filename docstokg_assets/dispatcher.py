@@ -392,7 +392,8 @@ class Dispatcher:
         task.began = now if task.began is None else task.began
         self._in_flight[id(task)] = step.host
         self._asked.add(step.host)
-        self._jobs.put((task, step, lane.allowance, round((now - task.since) * 1000)))
+        waited_s = max(0.0, now - task.since)  # it may have been placed since `now` was read
+        self._jobs.put((task, step, lane.allowance, round(waited_s * 1000)))
         return True
 
     # -- several works in one request ---------------------------------------------------------------------------------
