@@ -20,7 +20,7 @@ from docstokg_assets.config import load_config
 from docstokg_assets.orchestrator import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import Collected
-from docstokg_assets.telemetry.lake import query_lake
+from docstokg_assets.telemetry.views import query_lake
 from docstokg_assets_tests.servers import Postgres
 from resources.catalog import Batch, Catalog
 from resources.rate_limit.policies import DEFAULT_POLICIES
