@@ -1,6 +1,5 @@
-"""A whole run over sandbox works: works/s, CPU per work, peak memory, requests per success, time in commits. Limits and
-crawl-delays are out of
-the way, so that the machine is measured and not the patience.
+"""A whole run over sandbox works: works/s, CPU per work, peak memory, requests per success and who got them, time to the first
+file, time in commits. Limits and crawl-delays are out of the way, so that the machine is measured and not the patience.
 
     .venv/bin/python benchmarks/two_thousand_works.py [--works 2000] [--workers 16] [--catalog sqlite|postgres]
 
@@ -21,6 +20,7 @@ from docstokg_assets.config import load_config
 from docstokg_assets.orchestrator import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import Collected
+from docstokg_assets.telemetry.views import query_lake
 from docstokg_assets_tests.servers import Postgres
 from resources.catalog import Batch, Catalog
 from resources.rate_limit.policies import DEFAULT_POLICIES
@@ -102,8 +102,26 @@ def measure(config, workers: int) -> None:  # type: ignore[no-untyped-def]
     print(
         f"CPU                {1000 * spent / planned.works:.1f} ms a work, {1000 * spent / result.requests:.2f} ms a request"
     )
-    print(f"requests           {result.requests / result.saved:.2f} for each file saved")
+    tell_economy(config.data_root)
     print(f"peak memory        {peak:.0f} MB, {exported:.0f} MB with the export to Parquet (libraries included)")
+
+
+def tell_economy(data_root: Path) -> None:
+    """Questions to APIs, HEADs and GETs, redirects and retries included; robots.txt is not asked for here."""
+    ((own, every, p50, p95, most),) = query_lake(
+        data_root,
+        "SELECT avg(requests) FILTER (classification = 'success'), sum(requests) / count(*) FILTER "
+        "(classification = 'success'), quantile_cont(ttfp_ms, 0.5), quantile_cont(ttfp_ms, 0.95), max(ttfp_ms) FROM outcomes",
+    ).rows
+    print(f"requests           {own:.2f} for each work that has its file, {every:.2f} with those for the others")
+    print(f"first file after   {p50:.0f} ms in the median, {p95:.0f} ms for 95 %, {most:.0f} ms at most")
+    table = query_lake(
+        data_root,
+        "SELECT o.classification, a.resolver, a.role, a.verb, a.http_status, count(*) AS requests FROM attempts a "
+        "JOIN outcomes o USING (work_id) WHERE a.http_status IS NOT NULL GROUP BY ALL ORDER BY requests DESC LIMIT 25",
+    )
+    for row in table.rows:
+        print("    " + "  ".join(f"{value!s:<10}" for value in row))
 
 
 if __name__ == "__main__":

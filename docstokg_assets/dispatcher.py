@@ -121,6 +121,15 @@ class Lane:
     def requests(self) -> int:
         return -(-len(self.tasks) // self.at_once)
 
+    def lets_others_go(self, now: float) -> bool:
+        """Whether its first request has time for more to join it."""
+        return 0 < len(self.tasks) < self.at_once and now - self.tasks[0].since < _SHORT_WAIT_S
+
+    def urgency(self, now: float) -> tuple[bool, bool, float]:
+        """Sorts lanes in the order in which they have their turn."""
+        first = self.tasks[0]
+        return self.lets_others_go(now), first.began is None, first.since
+
     def wait_for_last(self, now: float) -> float:
         """How long a search that joins now would wait, by the limit alone."""
         return max(0.0, self.ready_at - now) + self.requests * self.allowance.interval_s
@@ -340,20 +349,21 @@ class Dispatcher:
     # -- scheduling ---------------------------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        """Hand out every step that may go now, one from each lane in turn, to workers that are free."""
-        now = self._clock.monotonic()
-        while self._pauses and self._pauses[0][0] <= now:
+        """Hand out every step that may go now to workers that are free, one from each lane: searches that are under way before
+        new ones, and last those that others may still join. No worker idles for these, and each takes more works along."""
+        while self._pauses and self._pauses[0][0] <= self._clock.monotonic():
             task = heapq.heappop(self._pauses)[2]
             self._place(task, self._advance(task, None))
-        progressed = True
-        while progressed and len(self._in_flight) < self._settings.workers:
+        now = self._clock.monotonic()  # behind all that were placed
+        while len(self._in_flight) < self._settings.workers:
+            ready = [x for x in self._lanes.values() if x.tasks and not x.busy and x.ready_at <= now]
             progressed = False
-            for lane in list(self._lanes.values()):
-                if len(self._in_flight) >= self._settings.workers:
+            for lane in sorted(ready, key=lambda lane: lane.urgency(now)):
+                if len(self._in_flight) >= self._settings.workers or (progressed and lane.lets_others_go(now)):
                     break
-                if lane.tasks and not lane.busy and lane.ready_at <= now and self._send_first(lane, now):
-                    progressed = True
-                    self._lanes[lane.allowance] = self._lanes.pop(lane.allowance)  # to the end: every lane has its turn
+                progressed = self._send_first(lane, now) or progressed
+            if not progressed:
+                break
         for allowance in [a for a, lane in self._lanes.items() if not lane.tasks and lane.ready_at <= now]:
             del self._lanes[allowance]
 
@@ -380,7 +390,8 @@ class Dispatcher:
         task.began = now if task.began is None else task.began
         self._in_flight[id(task)] = step.host
         self._asked.add(step.host)
-        self._jobs.put((task, step, lane.allowance, round((now - task.since) * 1000)))
+        waited_s = max(0.0, now - task.since)  # it may have been placed since `now` was read
+        self._jobs.put((task, step, lane.allowance, round(waited_s * 1000)))
         return True
 
     # -- several works in one request ---------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ class DownloadPlan:
     # of the copy that we have: the file is sent only if it is another one
     etag: str | None = None
     last_modified: str | None = None
+    repeatable: bool = True  # False: tried once; its host has just failed for long enough
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -182,6 +183,7 @@ def stream_candidate_payload(
     response = yield Request(
         plan.url,
         Role.ARTIFACT,
+        repeatable=plan.repeatable,
         resolver=plan.resolver_name,
         tier=str(candidate.tier),
         headers=plan.conditions,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -22,6 +22,7 @@ from docstokg_assets.download import (
     prepare_candidate_download,
     stream_candidate_payload,
 )
+from docstokg_assets.habits import Habits
 from docstokg_assets.landing.extract import Found, extract
 from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan, url_key
@@ -148,12 +149,16 @@ class Pursuit:
         if not self.chain or self.chain[-1] != resolver:
             self.chain.append(resolver)
 
+    def pending(self) -> Iterator[Candidate]:
+        """What is known and was not tried."""
+        return (c for key, c in self.candidates.items() if key not in self.failures and key not in self.visited)
+
     def next_action(self) -> Candidate | str | None:
         """The candidate to try or the name of the resolver to ask next; None when nothing is left."""
         best: tuple[tuple[int, int, int], Candidate | str] | None = None
-        for key, candidate in self.candidates.items():
+        for candidate in self.pending():
             order = (candidate.tier.order, candidate.rank, 0)
-            if key not in self.failures and key not in self.visited and (best is None or order < best[0]):
+            if best is None or order < best[0]:
                 best = (order, candidate)
         for tier, rank, name in self.to_ask:
             order = (tier.order, rank, 1)
@@ -170,6 +175,11 @@ class Pursuit:
         """The wall that a host has put before us in this search. It stands before the visitor, not before one page."""
         walls = (f.reason for f in self.failures.values() if f.reason in _WALLS_OF_HOSTS and f.host == host)
         return next(walls, None)
+
+    def has_given_up_on(self, host: str) -> bool:
+        """Whether a host has failed in this search as often as it is asked again. Its next URL is then tried once."""
+        worn = (f.url for f in self.failures.values() if ENDINGS[f.reason] is Ending.RETRYABLE and f.url is not None)
+        return any(host_of(url) == host for url in worn)
 
     def dead_files(self) -> dict[str, Failure]:
         """Files that were known and could not be had, by the URL under which an archive may have kept them, the most promising
@@ -290,6 +300,7 @@ class ResolverPipeline:
         self.resolvers = {resolver.name: resolver for resolver in resolvers}
         self._store, self._settings = store, settings
         self._taken = {} if taken is None else taken
+        self._habits = Habits()
 
     def begin(self, work: Work, progress: Mapping[str, Any] | None = None) -> Pursuit:
         return Pursuit.begin(make_plan(work, self.resolvers.values()), progress)
@@ -302,6 +313,10 @@ class ResolverPipeline:
 
     def _search(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
         while (action := pursuit.next_action()) is not None:
+            named = isinstance(action, Candidate) and action.target is not Target.LANDING
+            if not named and not self._settings.dry_run and (guess := self._guess(work, pursuit)) is not None:
+                pursuit.add(guess)
+                action = guess  # before anybody is asked, or a page read
             if isinstance(action, str):
                 yield from self._ask(pursuit.next_asks(self._settings.max_concurrent_resolvers), work, pursuit)
             elif self._settings.dry_run:
@@ -311,6 +326,8 @@ class ResolverPipeline:
                 outcome = yield from self._try(action, work, pursuit, log)
                 if outcome is not None and outcome.ok:
                     return self._succeeded(outcome, pursuit)
+                if action.guessed:
+                    self._forget_guess(action, work, pursuit)
         if self._settings.dry_run:
             return _dry_run_outcome(pursuit)
         return conclude(pursuit)
@@ -366,26 +383,51 @@ class ResolverPipeline:
             return None
         try:
             if candidate.target is Target.LANDING:
-                response = yield self._landing_request(candidate)
+                once = pursuit.has_given_up_on(candidate.host)
+                response = yield replace(self._landing_request(candidate), repeatable=not once)
                 return self._read_page(candidate, work, pursuit, response, response.body)
             if not (yield from self._passes_precheck(candidate, pursuit)):
                 return None
-            return (yield from self._fetch(candidate, work, pursuit, log))
+            outcome = yield from self._fetch(candidate, work, pursuit, log)
+            sure = outcome is not None and outcome.ok and "flags" not in outcome.meta
+            if work.doi and sure and candidate.target is Target.PDF and candidate.tier is not Tier.WAYBACK:
+                self._habits.learn(work.doi, candidate.url)
+            return outcome
         except Interrupted:
             raise
         except HttpError as error:
             self._fail(pursuit, candidate, error.reason, **_told(error))
             return None
 
+    def _guess(self, work: Work, pursuit: Pursuit) -> Candidate | None:
+        """The file that a page of this work should lead to, by what is known of its publisher."""
+        url = self._habits.guess(work.doi) if work.doi is not None else None
+        if url is None or url_key(url) in pursuit.candidates:
+            return None
+        pages = [c for c in pursuit.pending() if c.target is Target.LANDING and c.hop == 0]
+        pages = [c for c in pages if c.host == host_of(url)] or [c for c in pages if c.tier is Tier.DOI_REDIRECT]
+        return replace(pages[0], url=url, target=Target.PDF, instead_of=None, guessed=True) if pages else None
+
+    def _forget_guess(self, guess: Candidate, work: Work, pursuit: Pursuit) -> None:
+        """Nobody said that there is anything, so this is no reason for the work's end."""
+        failure = pursuit.failures.pop(guess.key, None)
+        pursuit.visited.add(guess.key)
+        if work.doi and (failure is None or ENDINGS[failure.reason] is not Ending.RETRYABLE):
+            self._habits.doubt(work.doi, guess.url)
+
     def _fetch(
         self, candidate: Candidate, work: Work, pursuit: Pursuit, log: AttemptLog
     ) -> Generator[Request, Response, DownloadOutcome | None]:
         plan = prepare_candidate_download(candidate)
+        plan = replace(plan, repeatable=not (candidate.guessed or pursuit.has_given_up_on(candidate.host)))
         response = yield from stream_candidate_payload(
             plan, candidate, self._store, self._settings.limits, self._obeys_robots(candidate)
         )
         stream = response.payload
         if isinstance(stream, DownloadStreamResult) and stream.kind is Kind.HTML:
+            if candidate.guessed:
+                self._fail(pursuit, candidate, Reason.UNEXPECTED_CT)
+                return None
             return self._read_page(candidate, work, pursuit, response, stream.page)
         resolver = self.resolvers.get(candidate.resolver)
         refusal = resolver.refuses(candidate, response) if resolver is not None and response.ok else None

@@ -68,6 +68,7 @@ class Candidate:
     hop: int = 0  # landing pages that lie between the plan and this URL
     captured_from: str | None = None  # the address that an archive saw what it has here at
     instead_of: str | None = None  # a URL that leads to this one, and so need not be asked
+    guessed: bool = False  # nobody named it: when it fails, nothing was lost
 
     @cached_property
     def key(self) -> str:

@@ -1,8 +1,9 @@
 """Is this PDF the article that was wanted? Compares what a file says of itself with the work. Pure: the file is read elsewhere.
 
 A wrong paper that is stored as the right one is the worst that can happen, and a right one that is thrown away the second worst.
-So only plain evidence rejects: another paper's identifier together with another title, or a supplement that begins by saying
-that it is one. Everything less is a flag on the manifest row, for people and their queries to decide.
+So only plain evidence rejects: another paper's identifier together with another title, pages on which no word of a long title
+stands, or a supplement that begins by saying that it is one. Everything less is a flag on the manifest row, for people and their
+queries to decide.
 """
 
 from __future__ import annotations
@@ -43,10 +44,14 @@ class Verdict:
 Judge = Callable[[Work, str, Path], Verdict]
 
 SAME, OTHER = 0.7, 0.4  # share of the title's words that stand together in the text: from here on, up to here
-_ENOUGH_TEXT = 400  # letters without which a missing title says nothing
+_ENOUGH_TEXT = 400  # letters without which a missing title says nothing,
+_PLENTY_OF_TEXT = 2000  # and without which that none of its words is there does not
+_LONG_TITLE = 5  # words of some length
+_STEM = 5  # letters by which words are taken for the same
 _SHORT_TITLE = 8
 _MAIN_TITLE = 15
 
+_ENGLISH = frozenset({"the", "of", "and", "in", "to", "for", "with", "on", "by", "from", "is", "are", "that"})
 _DOI = re.compile(r"\b10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\"<>]+")
 _ARXIV_STAMP = re.compile(r"(?i)\barxiv:\s?([0-9]{4}\.[0-9]{4,5}|[a-z-]+(?:\.[A-Z]{2})?/[0-9]{7})")
 _HYPHENATED = re.compile(r"(?<=\w)[-\u00ad\u2010]\s*\n\s*(?=\w)")
@@ -125,11 +130,30 @@ def _mismatch(work: Work, facts: PdfFacts) -> tuple[str, bool]:
         another_title = _registrant(other) not in (None, _registrant(f"DOI {work.doi}"))
     if other and (work.doi or work.arxiv_id):
         return f"it calls itself {other}{', and has another title' if another_title else ''}", another_title
+    nothing_of_it = another_title and _another_subject(work.title or "", facts)
     if other and another_title:  # the DOI may be ours, which nobody told us
-        return f"it calls itself {other}, and has another title", False
+        return f"it calls itself {other}, and has another title", nothing_of_it
+    if nothing_of_it:
+        return "its first pages have not one of the words of the title", True
     if another_title and len(_squashed(facts.text)) >= _ENOUGH_TEXT:
         return "its first pages do not show the title", False
     return "", False
+
+
+def _another_subject(title: str, facts: PdfFacts) -> bool:
+    """Whether not one of the longer words of a long title is anywhere on pages full of text. Told of English alone: titles are
+    often translated into it, and then the words of the paper are others."""
+    words = {word[:_STEM] for word in _tokens(title, _STEM)}
+    if len(words) < _LONG_TITLE or not _is_english(title) or not _is_english(facts.text):
+        return False
+    said = "\n".join([facts.text, *facts.metadata.values()])
+    squashed = _squashed(said)
+    return len(squashed) >= _PLENTY_OF_TEXT and not any(word in squashed for word in words)
+
+
+def _is_english(text: str) -> bool:
+    words = list(_tokens(text, 1))
+    return 10 * sum(word in _ENGLISH for word in words) >= len(words) > 0
 
 
 def _names_our_work(work: Work, said: str) -> bool:

@@ -45,24 +45,29 @@ def config_for(tmp_path: Path) -> ConfigFor:
     """`config_for(sandbox, key=value, …)`: dots as double underscores. `limits=True` keeps the real limits."""
 
     def build(sandbox: Sandbox, *, limits: bool = False, **overrides: Any) -> ContentDownloadConfig:
-        values: dict[str, Any] = {
-            "data_root": str(tmp_path / "data"),
-            "workers": 8,
-            "http.proxy": sandbox.proxy_url,
-            "http.ca_bundle": str(sandbox.ca_bundle),
-            "http.contact_email": "crawler@library-of-tests.edu",
-            "http.retry.base_delay_ms": 20,
-            "http.breaker.open_s": 0.2,
-            "http.breaker.max_open_s": 1.0,
-        }
-        if not limits:
-            policies: dict[str, Any] = dict.fromkeys((*NAMED, "*"), FAST)
-            values["rate_limit.policies"] = policies | {"web.archive.org": {"metadata": FAST, "*": FAST}}
-            values["rate_limit.concurrency"] = {"*": None, "arxiv.org": None, "api.crossref.org": None}
-        values |= {key.replace("__", "."): value for key, value in overrides.items()}
-        return load_config(None, {}, values).value
+        return config_for_box(sandbox, tmp_path, limits=limits, **overrides)
 
     return build
+
+
+def config_for_box(sandbox: Sandbox, folder: Path, *, limits: bool = False, **overrides: Any) -> ContentDownloadConfig:
+    """The same for those who live longer than a test."""
+    values: dict[str, Any] = {
+        "data_root": str(folder / "data"),
+        "workers": 8,
+        "http.proxy": sandbox.proxy_url,
+        "http.ca_bundle": str(sandbox.ca_bundle),
+        "http.contact_email": "crawler@library-of-tests.edu",
+        "http.retry.base_delay_ms": 20,
+        "http.breaker.open_s": 0.2,
+        "http.breaker.max_open_s": 1.0,
+    }
+    if not limits:
+        policies: dict[str, Any] = dict.fromkeys((*NAMED, "*"), FAST)
+        values["rate_limit.policies"] = policies | {"web.archive.org": {"metadata": FAST, "*": FAST}}
+        values["rate_limit.concurrency"] = {"*": None, "arxiv.org": None, "api.crossref.org": None}
+    values |= {key.replace("__", "."): value for key, value in overrides.items()}
+    return load_config(None, {}, values).value
 
 
 @pytest.fixture(scope="session")

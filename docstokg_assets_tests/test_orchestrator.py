@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,22 +27,20 @@ from docstokg_assets.orchestrator import (
 from docstokg_assets.pipeline import ResolverPipeline
 from docstokg_assets.progress import Progress
 from docstokg_assets.sandbox import Sandbox
+from docstokg_assets.sandbox.files import FileMaker, fulltext, jats
+from docstokg_assets.sandbox.scenario import CORRUPTIONS as CORRUPT_STYLES
+from docstokg_assets.sandbox.universe import Truth
 from docstokg_assets.sources import Collected
+from docstokg_assets_tests.conftest import config_for_box
 from resources.artifacts.file_system import StoreError
 from resources.catalog import CatalogConnector
 from resources.processes import new_owner, process_is_gone
 from resources.records import ENDINGS, Ending
 
 ConfigFor = Callable[..., ContentDownloadConfig]
-FAMILIES = {  # of failures in the sandbox's truth -> the reasons they may end with
-    "redirect-loop": {"redirect-loop"},
-    "nothing": {"no-candidate", "http-4xx"},
-    "bad-status": {"http-4xx", "http-5xx"},
-    "no-pdf-link": {"no-pdf-link"},
-    "wall": {"blocked-cookie", "blocked-captcha", "blocked-login", "blocked-pow", "blocked-waf"},
-    "corrupt": {"pdf-corrupt", "size-mismatch", "unexpected-ct", "truncated"},
-    "robots": {"robots", "robots-unavailable"},
-}
+WALLS = {"cookie": "blocked-cookie", "captcha": "blocked-waf", "login": "blocked-login", "pow": "blocked-pow"}
+CORRUPTIONS = dict.fromkeys(CORRUPT_STYLES, "pdf-corrupt") | {"truncated": "size-mismatch", "type": "unexpected-ct"}
+SENT = "http_status IS NOT NULL AND NOT cache_hit AND resolver != 'robots'"  # redirects and retries are requests too
 API_HOSTS = ("api.openalex.org", "api.unpaywall.org", "api.crossref.org", "web.archive.org")
 
 
@@ -75,29 +73,88 @@ def rows(config: ContentDownloadConfig, sql: str) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
+@pytest.fixture(scope="module")
+def collected(
+    sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[ContentDownloadConfig, PassResult, Mapping[str, Truth]]:
+    """All works of the box, by all resolvers that need no key, and the truth about each."""
+    sandbox.reset()
+    config = config_for_box(sandbox, tmp_path_factory.mktemp("collected"))
+    result, _ = pull(config, "publication_year:2023-2024")
+    return config, result, {work.id: sandbox.universe.truth(work.id) for work in sandbox.universe.works()}
+
+
 @pytest.mark.requirement("RES-3")
-@pytest.mark.requirement("TEL-1")
-def test_every_reachable_copy_is_found_and_every_other_work_has_its_reason(box: Sandbox, config_for: ConfigFor) -> None:
-    config = config_for(box)
-    result, _ = pull(config, "publication_year:2024")
-    assert (result.finished, result.ended) == (150, "drained")
-    entries = rows(config, "SELECT work_id, classification, reason, path, sha256, kind FROM catalog_entries")
-    assert len(entries) == 150
+def test_every_reachable_copy_is_found_and_is_the_right_file(
+    sandbox: Sandbox, collected: tuple[ContentDownloadConfig, PassResult, Mapping[str, Truth]]
+) -> None:
+    config, result, truths = collected
+    assert (result.finished, result.ended) == (300, "drained")
+    entries = rows(config, "SELECT work_id, path, sha256 FROM catalog_entries WHERE classification = 'success'")
+    reachable = {work_id for work_id, truth in truths.items() if truth.reachable}
+    assert {str(work_id) for work_id, *_ in entries} == reachable and len(reachable) > 220
+    stored: dict[str, bytes] = {
+        str(work_id): (config.data_root / str(path)).read_bytes() for work_id, path, _ in entries
+    }
+    assert [w for w, _, sha256 in entries if hashlib.sha256(stored[str(w)]).hexdigest() != sha256] == []
+    maker = FileMaker(sandbox.universe.seed)
     wrong = []
-    for work_id, classification, reason, path, sha256, kind in entries:
-        truth = box.universe.truth(str(work_id))
-        if truth.reachable:
-            body = (config.data_root / str(path)).read_bytes() if path else b""
-            good = classification == "success" and hashlib.sha256(body).hexdigest() == sha256
-            good = good and (kind in ("pdf", "pdf_unknown")) == body.startswith(b"%PDF-")
-        else:
-            good = reason in FAMILIES[truth.failure]
-        if not good:
-            wrong.append((work_id, truth.archetype, classification, reason))
+    for work_id, body in stored.items():
+        work, truth = sandbox.universe.by_openalex(work_id), truths[work_id]
+        assert work is not None
+        made = {"pdf": maker.pdf, "xml": jats, "html": lambda work, url=truth.url: fulltext(work, str(url))}
+        if body != made[truth.kind](work):
+            wrong.append((work_id, truth.archetype))
     assert wrong == []
-    stored = {p.name for p in (config.data_root / "PDF").iterdir()}
-    assert stored == {Path(str(path)).name for *_, path, _, kind in entries if path and str(path).startswith("PDF/")}
-    assert not [name for name in stored if name.startswith(".part")]
+    on_disk = {path.name for path in (config.data_root / "PDF").iterdir()}
+    assert on_disk == {Path(str(path)).name for _, path, _ in entries if str(path).startswith("PDF/")}
+
+
+@pytest.mark.requirement("RES-2")
+@pytest.mark.requirement("TEL-1")
+def test_every_other_work_has_the_reason_of_its_most_promising_copy(
+    sandbox: Sandbox, collected: tuple[ContentDownloadConfig, PassResult, Mapping[str, Truth]]
+) -> None:
+    config, _, truths = collected
+    entries = rows(config, "SELECT work_id, reason FROM catalog_entries WHERE classification != 'success'")
+    assert len(entries) > 50
+    ordinary = [(str(work_id), str(reason)) for work_id, reason in entries if truths[str(work_id)].strange is None]
+    wrong = [
+        (work_id, truths[work_id].archetype, reason, expected)
+        for work_id, reason in ordinary
+        if reason != (expected := right_reason(sandbox, work_id))
+    ]
+    assert wrong == []
+
+
+def right_reason(box: Sandbox, work_id: str) -> str:
+    work, failure = box.universe.by_openalex(work_id), box.universe.truth(work_id).failure
+    assert work is not None
+    page = next(iter(box.universe.scenario(work).pages.values()))
+    return {
+        "nothing": "http-4xx" if work.doi else "no-candidate",
+        "bad-status": "http-5xx" if page.status >= 500 else "http-4xx",
+        "wall": WALLS.get(page.style, ""),
+        "corrupt": CORRUPTIONS.get(page.style, ""),
+        "robots": "robots" if work.publisher.key == "keepout" else "robots-unavailable",
+    }.get(failure, failure)
+
+
+@pytest.mark.requirement("RES-2")
+@pytest.mark.requirement("RES-4")
+@pytest.mark.requirement("TEL-7")
+def test_a_full_text_costs_at_most_one_request_and_a_half_or_so(
+    collected: tuple[ContentDownloadConfig, PassResult, Mapping[str, Truth]],
+) -> None:
+    """Questions to APIs, HEADs and GETs, redirects and retries included; robots.txt is read once a host and not counted."""
+    config, result, _ = collected
+    success = "work_id IN (SELECT work_id FROM catalog_entries WHERE classification = 'success')"
+    ((own,),) = rows(config, f"SELECT count(*) FROM attempts WHERE {SENT} AND {success}")
+    ((every,),) = rows(config, f"SELECT count(*) FROM attempts WHERE {SENT}")
+    by_resolver = rows(config, f"SELECT resolver, verb, reason, count(*) FROM attempts WHERE {SENT} GROUP BY 1, 2, 3")
+    assert int(str(own)) / result.saved <= 1.6, by_resolver
+    assert int(str(every)) / result.saved <= 3.0, by_resolver
+    assert rows(config, "SELECT extra FROM attempts WHERE json_extract(extra, '$.sleep_ms') < 0") == []
 
 
 @pytest.mark.requirement("CAT-5")

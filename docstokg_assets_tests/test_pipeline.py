@@ -554,3 +554,55 @@ def test_a_fault_in_one_resolver_costs_its_answer_and_not_the_work(tmp_path: Pat
     made.resolvers = {"faulty": faulty}
     alone = pursue(made, work, web)
     assert alone.reason is (Reason.INTERNAL_ERROR if place == "resolve" else Reason.NO_CANDIDATE)
+
+
+@pytest.mark.requirement("RES-2")
+def test_where_a_publisher_keeps_its_files_is_learnt_and_nobody_is_asked_for_the_next_one(tmp_path: Path) -> None:
+    made = pipeline(tmp_path, ("openalex", "crossref", "doi", "landing"))
+    web = Web({"https://p.example/files/": (200, "application/pdf", PDF)})
+    for number in range(1000, 1003):
+        assert pursue(made, located(f"https://p.example/files/{number}.pdf", doi=f"10.5555/p.{number}"), web).ok
+    web.asked.clear()
+    page_of = Location("https://p.example/7654", is_oa=True, version="publishedVersion", license="cc-by")
+    outcome = pursue(made, Work("W9", title="T", year=2024, doi="10.5555/p.7654", locations=(page_of,)), web)
+    assert web.urls == ["https://p.example/files/7654.pdf"]
+    assert (outcome.ok, outcome.resolver, outcome.version, outcome.license) == (
+        *(True, "landing"),
+        *("publishedVersion", "cc-by"),
+    )
+    web.asked.clear()
+    assert pursue(made, Work("W10", title="T", year=2024, doi="10.5555/p.7655"), web).resolver == "doi"
+    assert web.urls == ["https://p.example/files/7655.pdf"]
+
+
+@pytest.mark.requirement("RES-2")
+@pytest.mark.parametrize("there", [(404, "text/html", b"gone"), (200, "text/html", b"<html>Buy this article</html>")])
+def test_a_guess_that_fails_is_never_the_reason_and_the_search_goes_on(
+    tmp_path: Path, there: tuple[int, str, bytes]
+) -> None:
+    made = pipeline(tmp_path, ("openalex", "doi", "wayback"))
+    good = Web({"https://p.example/files/": (200, "application/pdf", PDF)})
+    for number in range(1000, 1003):
+        pursue(made, located(f"https://p.example/files/{number}.pdf", doi=f"10.5555/p.{number}"), good)
+    web = Web({"https://p.example/files/": there, "https://doi.org/": page()})
+    outcome = pursue(made, Work("W9", title="T", year=2024, doi="10.5555/p.7654"), web)
+    assert web.urls == ["https://p.example/files/7654.pdf", "https://doi.org/10.5555/p.7654"]
+    assert (outcome.reason, outcome.url, outcome.meta) == (Reason.NO_PDF_LINK, "https://doi.org/10.5555/p.7654", {})
+
+
+@pytest.mark.requirement("HTTP-2")
+def test_a_host_that_failed_for_one_copy_is_tried_once_for_the_next(tmp_path: Path) -> None:
+    made = pipeline(tmp_path, ("openalex",))
+    work = located("https://a.example/1.pdf", "https://b.example/1.pdf", "https://a.example/2.pdf")
+    search = made.pursue(work, made.begin(work), log_to([], work))
+    request = next(search)
+    asked = [(request.url, request.repeatable)]
+    with pytest.raises(StopIteration):
+        while True:
+            request = search.send(Response(503, request.url, {}))
+            asked.append((request.url, request.repeatable))
+    assert asked == [
+        ("https://a.example/1.pdf", True),
+        ("https://b.example/1.pdf", True),
+        ("https://a.example/2.pdf", False),
+    ]

@@ -71,6 +71,37 @@ def test_titles_of_other_scripts_are_found(title: str, text: str) -> None:
     assert verdict(text, Work("W1", title=title, doi="10.5555/ice.1")) == Verdict()
 
 
+LONG = "Efficient growth of columnar sea ice in the brackish estuaries of the northern Baltic"
+SHIPS = (
+    "The lamps of the towers were lit by hand, and the keepers wrote down the names of the ships that went by. " * 30
+)
+
+
+@pytest.mark.requirement("DL-11")
+@pytest.mark.parametrize("text", [SHIPS, f"A catalogue of lighthouses\n{SHIPS} doi:10.5555/light.7"])
+def test_pages_without_one_word_of_a_long_title_are_another_paper_also_where_no_identifier_is_known(text: str) -> None:
+    found = verdict(text, Work("W1", title=LONG))
+    assert (found.flags, found.reason) == ((Flag.SUSPECT_MISMATCH,), Reason.WRONG_PAPER)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (f"{SHIPS} It is a matter of salinity in estuarine water.", LONG),  # a word of it, otherwise bent
+        (SHIPS, "Growth of columnar sea ice"),  # too few words
+        (SHIPS[:1000], LONG),  # too little text
+        (
+            "Les lampes des tours furent allumées à la main, et les gardiens notaient les navires. " * 40,
+            LONG,
+        ),  # translated
+        (SHIPS, "Crescimento eficiente do gelo marinho colunar nos estuários salobros do Báltico"),
+        ("%&/ §§ fgh jkl qwe rty zxc vbn asd " * 120, LONG),  # letters that are not those that are shown
+    ],
+)
+def test_without_that_much_to_go_by_it_is_only_flagged(text: str, title: str) -> None:
+    assert verdict(text, Work("W1", title=title)).reason is None
+
+
 def test_less_than_plain_evidence_is_a_flag_and_the_file_is_kept() -> None:
     # a text in another script: its title cannot be compared, and the publisher is the same
     translated = verdict("波罗的海海冰生长的研究 " * 40 + "doi:10.5555/light.7")

@@ -24,9 +24,10 @@ from resources.layers import POLICIES
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import Loaded, Section, load
 
-# Inside each tier: copies that can be named without asking, then those who know most about a DOI, then the indexes.
+# Inside each tier: copies that can be named without asking, then those who know most about a DOI, then the indexes. Crossref
+# answers for many works at once, Unpaywall for each alone.
 PREFERRED_ORDER = (
-    *("arxiv", "pmc", "openalex", "biorxiv", "zenodo", "figshare", "osf", "europe_pmc", "unpaywall", "crossref"),
+    *("arxiv", "pmc", "openalex", "biorxiv", "zenodo", "figshare", "osf", "europe_pmc", "crossref", "unpaywall"),
     *("datacite", "doaj", "semantic_scholar", "doi", "landing", "hal", "core", "openaire", "base"),
     *("openalex_content", "wayback"),
 )

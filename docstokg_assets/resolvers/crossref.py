@@ -69,7 +69,7 @@ _ORDINARY = {
 @register("crossref")
 class CrossrefResolver(Resolver):
     tier = Tier.DIRECT_OA
-    default_rank = 40
+    default_rank = 30
     head_precheck = False  # the publisher said what its link leads to, and a GET tells a page from a file as well
     api_host = "api.crossref.org"
     EXAMPLES = (

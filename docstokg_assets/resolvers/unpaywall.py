@@ -48,7 +48,7 @@ _ORDINARY = {
 @register("unpaywall")
 class UnpaywallResolver(Resolver):
     tier = Tier.DIRECT_OA
-    default_rank = 30
+    default_rank = 40
     head_precheck = False  # `url_for_pdf` names a file, and a GET tells a page from a file as well
     api_host = "api.unpaywall.org"
     EXAMPLES = (

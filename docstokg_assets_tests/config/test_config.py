@@ -20,7 +20,7 @@ from docstokg_assets.resolvers.registry import Resolver, ResolverSettings
 from resources.settings import Loaded, SettingsError, load_section
 
 PROJECT = Path(__file__).parents[2]
-SEED_ORDER = ("arxiv", "openalex", "unpaywall", "crossref", "doi", "landing", "wayback")
+SEED_ORDER = ("arxiv", "openalex", "crossref", "unpaywall", "doi", "landing", "wayback")
 
 
 def loaded(tmp_path: Path, text: str = "", **env: str) -> Loaded[ContentDownloadConfig]:
