@@ -164,6 +164,7 @@ def test_make_materialize_collects_a_year_with_a_log_that_a_person_can_read(
         ({"filter": ""}, ("YEAR=2024",), "openalex.filter is not set; say which works"),
         ({"filter": "type:article"}, (), "Say which year: make materialize YEAR=2024"),
         ({"filter": "type:article"}, ("YEAR=1066",), "1066"),
+        ({"filtre": "type:article"}, ("YEAR=2024",), "did you mean openalex.filter?"),
     ],
 )
 def test_a_year_that_cannot_be_collected_ends_with_an_exit_code_for_ci_and_the_reason(
@@ -171,3 +172,18 @@ def test_a_year_that_cannot_be_collected_ends_with_an_exit_code_for_ci_and_the_r
 ) -> None:
     failed = make(write_config(tmp_path, openalex=openalex), tmp_path / "home", *arguments)
     assert failed.returncode != 0 and says in failed.stdout + failed.stderr
+
+
+@pytest.mark.requirement("ORC-4")
+def test_make_ui_serves_what_is_configured_and_the_demo_only_where_nothing_is() -> None:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DOCSTOKG_", "MAKE"))}
+
+    def recipe(**variables: str) -> str:
+        command = ["make", "-n", "-o", ".venv/.installed", "ui"]
+        return subprocess.run(
+            command, cwd=ROOT, env={**bare, **variables}, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "content demo" in recipe() and "dagster dev" not in recipe()
+    configured = recipe(DTKG_OPENALEX__FILTER="type:article", DAGSTER_HOME="/srv/dagster")
+    assert "dagster dev" in configured and "content demo" not in configured and "/srv/dagster" in configured
