@@ -67,13 +67,10 @@ class HostRow:
     cap_counted: str
 
 
-def explain_resolvers(
-    loaded: Loaded[ContentDownloadConfig], registry: Mapping[str, type[Resolver]] | None = None
-) -> list[ResolverRow]:
-    """All known resolvers: those in the configured order first."""
-    known = load_resolvers() if registry is None else registry
-    order = loaded.value.resolvers.order
-    names = [*order, *(name for name in known if name not in order)]
+def explain_resolvers(loaded: Loaded[ContentDownloadConfig]) -> list[ResolverRow]:
+    """All resolvers that the configuration knows: those in the configured order first."""
+    known, resolvers = load_resolvers(), loaded.value.resolvers
+    names = [*resolvers.order, *(name for name in resolvers.names() if name not in resolvers.order)]
     return [_resolver_row(loaded, known[name]) for name in names]
 
 
