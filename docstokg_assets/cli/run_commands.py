@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from docstokg_assets.sources import Collected
     from docstokg_assets.works import Work
     from resources.catalog.catalog import Catalog
+    from resources.catalog.queue import Years
     from resources.http.errors import HttpError
 
 app = typer.Typer()
@@ -481,7 +482,13 @@ def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:
 
 
 def tell_what_is_left(
-    console: Console, catalog: Catalog, done_before: int, finished: int, *, run_id: str | None, year: int | None = None
+    console: Console,
+    catalog: Catalog,
+    done_before: int,
+    finished: int,
+    *,
+    run_id: str | None,
+    year: Years | None = None,
 ) -> int:
     """How many works are not done; says when to come back for them, and what was there already."""
     from docstokg_assets.cli.progress import plural
