@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from docstokg_assets.cli.ending import DONE, INTERRUPTED, SOMETHING_LEFT, fail
 from docstokg_assets.cli.options import ConfigOption, OutOption, WorkersOption, load_for_cli, overrides_from
-from docstokg_assets.cli.report_commands import check_known, check_there, fail, place
+from docstokg_assets.cli.report_commands import check_known, check_there, place
 from docstokg_assets.cli.run_commands import (
-    DONE,
     HOW_IT_ENDED,
-    INTERRUPTED,
-    SOMETHING_LEFT,
     Signals,
     export_and_report,
     logged,
