@@ -71,7 +71,8 @@ def resume(
 ) -> None:
     """Go on with what is left: queued works, and failed ones whose time has come. What is done is not fetched again.
 
-    Exit codes: 0 done; 2 nothing could start; 3 done, but something is left for later or lost; 130 interrupted.
+    Exit codes: 0 done; 2 nothing could start; 3 done, but something is left for later or lost; 4 the disk is full; 130
+    interrupted.
     """
     from docstokg_assets.config import require_contact
     from docstokg_assets.orchestrator import open_services
