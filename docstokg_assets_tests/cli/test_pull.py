@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -370,15 +371,22 @@ def test_a_report_that_cannot_be_made_does_not_fail_the_run(place: Place, conten
 # -- how it ends ------------------------------------------------------------------------------------------------------
 
 
+def _busiest_host(box: Sandbox) -> str:
+    """The host with most of the copies; other works end while its answers are waited for."""
+    copies = Counter(urlsplit(url).netloc for w in box.universe.works() if (url := box.universe.truth(w.id).url))
+    return copies.most_common(1)[0][0]
+
+
 @pytest.mark.requirement("CAT-2")
 @pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 1), (signal.SIGTERM, 60)])
 def test_an_interrupted_run_ends_soon_and_the_same_command_goes_on(
     number: signal.Signals, delay: float, box: Sandbox, place: Place
 ) -> None:
     """Whether what is under way ends by itself within the grace, or has to be left."""
-    box.add_fault(host="doi.org", delay=delay)
+    host = _busiest_host(box)
+    box.add_fault(host=host, delay=delay)
     process = place.start(*QUERY)
-    place.wait_for(lambda: place.done() >= 4 and len(box.arrivals("doi.org")) > 0, process)
+    place.wait_for(lambda: place.done() >= 4 and len(box.arrivals(host)) > 0, process)
     began = time.monotonic()
     process.send_signal(number)
     ended = place.end(process)
@@ -397,9 +405,10 @@ def test_an_interrupted_run_ends_soon_and_the_same_command_goes_on(
 
 @pytest.mark.requirement("CAT-2")
 def test_a_second_signal_ends_at_once_and_loses_nothing(box: Sandbox, place: Place) -> None:
-    box.add_fault(host="doi.org", delay=60)
+    host = _busiest_host(box)
+    box.add_fault(host=host, delay=60)
     process = place.start(*QUERY)
-    place.wait_for(lambda: place.done() >= 4 and len(box.arrivals("doi.org")) > 0, process)
+    place.wait_for(lambda: place.done() >= 4 and len(box.arrivals(host)) > 0, process)
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     began = time.monotonic()

@@ -270,7 +270,7 @@ def test_it_does_not_matter_how_a_coded_body_is_cut_into_pieces(data: bytes, cut
 
 
 @pytest.mark.parametrize(
-    "fault", [{"drip": 20.0}, {"header_drip": 20.0}, {"delay": 30.0}, {"drip": 20.0, "no_length": True}]
+    "fault", [{"drip": 20.0}, {"header_drip": 4.0}, {"delay": 30.0}, {"drip": 20.0, "no_length": True}]
 )
 def test_the_deadline_holds_whatever_drips(polite: Callable[..., Any], sandbox: Sandbox, fault: dict[str, Any]) -> None:
     """Fault 9: within a tenth, over TLS, with a sink and without."""
