@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data/demo
-DAGSTER_HOME := $(CURDIR)/.dagster
+DAGSTER_HOME ?= $(CURDIR)/.dagster
 export DAGSTER_HOME
 PORT ?= 3000
+CONFIGURED := $(filter DTKG_% DOCSTOKG_CONTENT_%,$(.VARIABLES))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup instance demo ui materialize test clean
@@ -27,7 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 $(DAGSTER_HOME)/dagster.yaml: dagster.yaml
 	@mkdir -p $(DAGSTER_HOME)
-	@ln -sf $(CURDIR)/dagster.yaml $@
+	@test -e $@ || ln -sf $(CURDIR)/dagster.yaml $@
 
 instance: $(STAMP) $(DAGSTER_HOME)/dagster.yaml  ## make the Dagster instance ready: storage, limits of its pools
 	@test -f $(DAGSTER_HOME)/.migrated || { $(BIN)/dagster instance migrate >/dev/null 2>&1 && \
@@ -36,8 +37,13 @@ instance: $(STAMP) $(DAGSTER_HOME)/dagster.yaml  ## make the Dagster instance re
 demo: instance  ## collect three years of papers from the sandbox through Dagster (no network, no keys)
 	@$(BIN)/content demo --out $(DATA)
 
-ui: instance  ## open the Dagster UI on what the demo left
+ui: instance  ## open the Dagster UI and its daemon: on your configuration, or on what the demo left where no DTKG_ variable is set
+ifeq ($(CONFIGURED),)
 	@$(BIN)/content demo --out $(DATA) --ui --port $(PORT)
+else
+	@echo "Your own configuration ($(CONFIGURED)), instance $(DAGSTER_HOME)"
+	@PYTHONWARNINGS=ignore $(BIN)/dagster dev -m docstokg_assets.definitions -h 127.0.0.1 -p $(PORT)
+endif
 
 materialize: instance  ## collect one year from a shell or CI: make materialize YEAR=2024
 	@test -n "$(YEAR)" || { echo "Say which year: make materialize YEAR=2024"; exit 2; }

@@ -8,6 +8,7 @@ from docstokg_assets.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.assets.openalex_works import openalex_works
 from docstokg_assets.assets.resolver_plans import resolver_plans
 from docstokg_assets.assets.run_metrics import run_metrics
+from docstokg_assets.config.models import POLICIES
 from resources.dagster_resources import (
     ArtifactStoreResource,
     CatalogResource,
@@ -27,10 +28,10 @@ defs = dg.Definitions(
     jobs=[jobs.collect_year, jobs.continue_year, jobs.drain],
     sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary],
     resources={
-        "catalog": CatalogResource(),
-        "artifact_store": ArtifactStoreResource(),
-        "rate_limiter": RateLimiterResource(),
-        "http_client": HttpClientResource(),
+        "catalog": CatalogResource(policies=str(POLICIES)),
+        "artifact_store": ArtifactStoreResource(policies=str(POLICIES)),
+        "rate_limiter": RateLimiterResource(policies=str(POLICIES)),
+        "http_client": HttpClientResource(policies=str(POLICIES)),
     },
     # The threads are inside the step; a process for each step would only cost seconds.
     executor=dg.in_process_executor,

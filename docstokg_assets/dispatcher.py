@@ -26,6 +26,7 @@ from docstokg_assets.recorder import Recorder
 from docstokg_assets.resolvers.registry import Resolution, ResolverResult
 from docstokg_assets.works import Work
 from resources.catalog.catalog import Catalog
+from resources.catalog.queue import Years
 from resources.catalog.rows import Finished, Parked, QueueItem
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
@@ -53,7 +54,7 @@ class PassSettings:
     run_id: str
     config_hash: str
     owner: str  # unique to this process; holds the leases
-    year: int | None = None  # which works: of a year,
+    year: Years | None = None  # which works: of a year, or of several,
     of_run: str | None = None  # or of a run
     deadline_s: float | None = None
     max_works: int | None = None

@@ -45,7 +45,7 @@ def drain_queue(
 ) -> None:
     """One pass over whatever is due in the queue. Any number of machines may do so at once: each work is claimed by one."""
     with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
-        one_pass(context, config, opened, config.year)
+        one_pass(context, config, opened, config.year, config.year)
 
 
 @dg.job(description="Helps with what is due, of one year or of all, on as many machines as there are; exports nothing.")

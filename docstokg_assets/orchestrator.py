@@ -61,6 +61,7 @@ from docstokg_assets.wrong_paper import Judge, Verdict, judged
 from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.database import CatalogError
+from resources.catalog.queue import Years
 from resources.catalog.rows import Run
 from resources.clock import SystemClock, utc
 from resources.folders import FolderError, ReadFolder, read_lines
@@ -313,13 +314,13 @@ class DownloadRun:
     def drain(
         self,
         *,
-        year: int | None = None,
+        year: Years | None = None,
         of_run: bool = False,
         deadline_s: float | None = None,
         max_works: int | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> PassResult:
-        """One pass over the due works of a year, or of this run. Succeeds with what is finished and what is parked."""
+        """One pass over the due works of a year, of several, or of this run. Succeeds with what is finished or parked."""
         download = self.config.download
         settings = PassSettings(
             workers=self.config.workers,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import dagster as dg
 
 from docstokg_assets.config import load_config
-from resources.settings import config_file
+from docstokg_assets.config.models import OpenAlexSettings
+from resources.settings import SettingsError, config_file
+
+log = logging.getLogger(__name__)
 
 
 def year_partitions(first_year: int) -> dg.TimeWindowPartitionsDefinition:
@@ -15,7 +19,19 @@ def year_partitions(first_year: int) -> dg.TimeWindowPartitionsDefinition:
     return dg.TimeWindowPartitionsDefinition(start=str(first_year), fmt="%Y", cron_schedule="0 0 1 1 *", end_offset=1)
 
 
-years = year_partitions(load_config(config_file(os.environ), os.environ).value.openalex.first_year)
+def _first_year() -> int:
+    """The configured one. A configuration that is wrong is told by the steps, which can say so; the definitions must load."""
+    try:
+        return load_config(config_file(os.environ), os.environ).value.openalex.first_year
+    except SettingsError as error:
+        default = OpenAlexSettings().first_year
+        log.warning(
+            "the configuration is not usable, so years begin with %d, and every run will fail: %s", default, error
+        )
+        return default
+
+
+years = year_partitions(_first_year())
 
 
 def newest_year() -> int:

@@ -19,6 +19,7 @@ from docstokg_assets.plans import Tier
 from docstokg_assets.works import Work
 from resources.artifacts.store import ArtifactStore, Unreadable
 from resources.catalog import Catalog, Entry
+from resources.catalog.queue import Years
 from resources.http.redact import carries_credentials
 from resources.records import ENDINGS, Classification, Ending, Kind, Reason
 
@@ -32,7 +33,7 @@ class Extent:
     """Whose works: those of a run, of a year (0: unknown), or all."""
 
     run_id: str | None = None
-    year: int | None = None
+    year: Years | None = None
 
     def entries(self, catalog: Catalog) -> Iterator[Entry]:
         return catalog.entries(of_run=self.run_id, year=self.year)

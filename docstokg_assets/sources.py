@@ -192,15 +192,19 @@ def plan_works(
     planned_at: datetime,
     run_id: str | None = None,
 ) -> Planned:
-    """Make a plan for each work, keep the plans as Parquet, and put the works into the queue, with `run_id` as that run's."""
+    """Make a plan for each work, keep those that are not as before as Parquet, and put the works into the queue, with `run_id` as
+    that run's."""
     known = tuple(resolvers)
     planned = Planned()
     group_of = cache(lambda host, role: resolve_policy(limits, host, str(role)).group)
     for batch in in_batches(works):
         plans = [(work, make_plan(work, known)) for work in batch]
-        rows = [row for work, plan in plans for row in plan_rows(work, plan)]
         if lake is not None:
-            lake.append("plans", stamped(rows, planned_at))
+            before = catalog.plan_hashes(work.work_id for work in batch)
+            new = [
+                row for work, plan in plans if before.get(work.work_id) != plan.hash for row in plan_rows(work, plan)
+            ]
+            lake.append("plans", stamped(new, planned_at))
         items = [
             NewItem(
                 work_id=work.work_id,
@@ -214,8 +218,8 @@ def plan_works(
         ]
         _add(planned, catalog.enqueue(items, run_id))
         planned.works += len(batch)
-        planned.steps += len(rows)
-        planned.deferred += sum(row["deferred"] for row in rows)
+        planned.steps += sum(len(plan.steps) for _, plan in plans)
+        planned.deferred += sum(step.deferred for _, plan in plans for step in plan.steps)
         planned.without_candidate += sum(1 for _, plan in plans if all(step.deferred for step in plan.steps))
     return planned
 

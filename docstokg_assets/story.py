@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
-from docstokg_assets.identifiers import parse_identifier
+from docstokg_assets.identifiers import Identifier, arxiv_without_version, parse_identifier
 from docstokg_assets.resolvers.registry import Resolver
 from docstokg_assets.telemetry.files import printable
 from docstokg_assets.telemetry.reasons import FLAG_TEXT, REASON_TEXT
@@ -60,7 +60,7 @@ def coarse_pieces(wanted: str) -> list[str]:
     not every database knows."""
     known = parse_identifier(wanted)
     if known is not None:
-        return [known.value.removeprefix("PMC")]
+        return [_of_any_version(known).removeprefix("PMC")]
     words = [word for word in wanted.split() if word.isascii() and word.isalnum()]
     return words or [wanted.strip()]
 
@@ -71,8 +71,15 @@ def is_meant(wanted: str, work: Work) -> bool:
     if known is None:
         return " ".join(wanted.casefold().split()) in " ".join((work.title or "").casefold().split())
     own = {"openalex": work.work_id, "doi": work.doi, "arxiv": work.arxiv_id or work.doi, "pmcid": work.pmcid}
-    value = own[known.kind] or ""
-    return known.value.casefold() in (value.casefold(), value.casefold().removeprefix("10.48550/arxiv."))
+    value = (own[known.kind] or "").casefold()
+    if known.kind == "arxiv":
+        value = arxiv_without_version(value.removeprefix("10.48550/arxiv."))
+    return _of_any_version(known).casefold() == value
+
+
+def _of_any_version(identifier: Identifier) -> str:
+    """The versions of an arXiv paper are one work."""
+    return arxiv_without_version(identifier.value) if identifier.kind == "arxiv" else identifier.value
 
 
 def tell(

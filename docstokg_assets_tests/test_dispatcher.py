@@ -150,11 +150,11 @@ def test_a_broken_host_holds_up_nobody_and_is_shown(web: tuple[str, Counter[str]
 def test_another_copy_is_tried_before_a_broken_host_is_waited_for(
     web: tuple[str, Counter[str]], config_of: ConfigOf
 ) -> None:
-    with open_services(config_of(rate_limit__policies=FAST, http__breaker__open_s=60)) as services:
+    with open_services(config_of(rate_limit__policies=FAST, http__breaker__open_s=600)) as services:
         for _ in range(5):
             services.client.hosts.report("ill.example", True)
         result = run_over(services, [work(n, "ill.example", "b1.example") for n in range(5)])
-    assert result.saved == 5 and result.elapsed_s < 30
+    assert result.saved == 5 and result.elapsed_s < 120
     assert web[1] == {"b1.example": 5}
 
 
@@ -272,13 +272,18 @@ def test_a_stop_while_all_workers_hold_dripping_bodies_takes_no_longer_than_the_
     stop = threading.Event()
     with open_services(config_of(workers=16)) as services, DownloadRun(services, stop=stop) as run:
         run.take_in([work(n, f"drip.b{n % 30}.example") for n in range(40)])
-        threading.Timer(1.0, stop.set).start()
-        began = time.monotonic()
+        stopped = list[float]()
+
+        def end() -> None:
+            stopped.append(time.monotonic())
+            stop.set()
+
+        threading.Timer(1.0, end).start()
         result = run.drain(of_run=True)
-        took = time.monotonic() - began - 1.0
+        took = time.monotonic() - stopped[0]
         counts = services.catalog.queue_counts()
     assert (result.ended, result.finished) == ("stopped", 0)
-    assert GRACE_S <= took < 6.0
+    assert GRACE_S <= took < 20
     assert (counts.leased, counts.queued_due) == (0, 40)
     assert not list(services.config.data_root.rglob(".part-*"))
 

@@ -227,7 +227,7 @@ def test_a_url_is_kept_as_it_is_but_for_white_space() -> None:
 
 @pytest.mark.parametrize("hostile", ["(" * 2048, "10.1000/" + ")" * 2000, "doi:" * 500, "%41" * 600, "a" * 1_000_000])
 def test_hostile_text_takes_no_time(hostile: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for normalize in NORMALIZERS:
         normalize(hostile)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

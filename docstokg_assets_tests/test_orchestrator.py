@@ -272,12 +272,18 @@ def test_a_slow_group_does_not_hold_up_the_others(tmp_path: Path, config_for: Co
     mix = _mostly({}, arxiv_only=3.0, gold=1.0)
     with Sandbox.start(tmp_path / "box", works_per_year=200, years=(2024, 2024), mix=mix) as limited:
         config = config_for(limited, limits=True, rate_limit__policies={"*": "100/second burst 50"}, workers=2)
-        with open_services(config) as services, DownloadRun(services) as run:
+        gold = {w.id for w in limited.universe.works() if limited.universe.truth(w.id).archetype == "gold"}
+        stop, done = threading.Event(), set[str]()
+
+        def look(progress: Progress) -> None:
+            done.update(entry.work_id for entry in services.catalog.entries())
+            if gold <= done:
+                stop.set()
+
+        with open_services(config) as services, DownloadRun(services, stop=stop) as run:
             run.take_in(run.collect("", None, Collected()))
-            run.drain(of_run=True, deadline_s=6.0)
-            gold = {w.id for w in limited.universe.works() if limited.universe.truth(w.id).archetype == "gold"}
-            done = {entry.work_id for entry in services.catalog.entries()}
-        assert gold <= done
+            run.drain(of_run=True, deadline_s=120.0, on_progress=look)
+        assert gold <= done and len(done - gold) < 75, "half of the others would take arXiv minutes"
 
 
 def test_a_stop_ends_the_pass_quickly_and_loses_nothing(box: Sandbox, config_for: ConfigFor) -> None:
@@ -294,7 +300,7 @@ def test_a_stop_ends_the_pass_quickly_and_loses_nothing(box: Sandbox, config_for
             took = time.monotonic() - began
         counts = services.catalog.queue_counts()
     assert result.ended == "stopped"
-    assert took < 1.5 + 6.5
+    assert took < 25, "an answer takes half a minute"
     assert (counts.leased, counts.total) == (0, 150)
     assert counts.queued_due == 150 - counts.done - counts.retry
     assert not list((config.data_root).rglob(".part-*"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
+import pyarrow.parquet as pq
 import pytest
 
 from docstokg_assets.identifiers import Identifier
@@ -198,6 +199,19 @@ def test_works_that_are_known_with_the_same_plan_are_left_alone(catalog: Catalog
         planned = plan_works(works, resolvers("unpaywall"), LIMITS, catalog, None, NOW)
         assert (planned.new, planned.unchanged) == expected
     assert catalog.queue_counts().total == 1
+
+
+@pytest.mark.requirement("ORC-3")
+def test_only_plans_that_are_not_as_before_are_kept_anew(catalog: Catalog, tmp_path: Path) -> None:
+    def plan(*names: str) -> int:
+        works = [Work("W1", doi="10.5555/1"), Work("W2", arxiv_id="2401.00001")]
+        planned = plan_works(works, resolvers(*names), LIMITS, catalog, LakeWriter(tmp_path), NOW)
+        assert planned.works == 2 and planned.steps == 2
+        return sum(pq.read_metadata(part).num_rows for part in (tmp_path / "lake" / "plans").rglob("*.parquet"))
+
+    assert plan("unpaywall", "arxiv") == 2
+    assert plan("unpaywall", "arxiv") == 2, "a second night brings nothing"
+    assert plan("crossref", "arxiv") == 3, "W1 is looked for in another way now"
 
 
 def test_works_are_taken_in_as_they_come() -> None:

@@ -2,7 +2,8 @@
 opens and closes the plain object.
 
 They hold no state and nest nothing: a limiter that is set up twice would let twice as much through. What they need of each
-other is handed to `open` by the assets, once a step. `config_file` is a YAML file; $DTKG_CONFIG when it is not set.
+other is handed to `open` by the assets, once a step. `config_file` is a YAML file; $DTKG_CONFIG when it is not set. `policies` is
+the folder of the presets that it may name.
 """
 
 import os
@@ -31,13 +32,14 @@ T = TypeVar("T", bound=BaseModel)
 
 class ConfiguredResource(dg.ConfigurableResource[Any]):
     config_file: str | None = None
+    policies: str
 
     @property
     def file(self) -> Path | None:
         return Path(self.config_file) if self.config_file else config_file(os.environ)
 
     def section(self, model: type[T], name: str) -> T:
-        return load_section(model, name, file=self.file, env=os.environ).value
+        return load_section(model, name, file=self.file, env=os.environ, policies=Path(self.policies)).value
 
 
 class CatalogResource(ConfiguredResource):

@@ -18,8 +18,6 @@ ENV_PREFIXES = ("DTKG_", "DOCSTOKG_CONTENT_")
 CONFIG_VARIABLE = "DTKG_CONFIG"
 SECRET_PREFIX = "DOCSTOKG_CONTENT_API_KEY_"
 POLICY_KEY = "policy"
-# Named presets, shipped as data: each a file like the user's own, laid under it.
-POLICIES = {file.stem: file for file in sorted((Path(__file__).parent / "policies").glob("*.yaml"))}
 
 KeyPath = tuple[str, ...]
 
@@ -58,10 +56,15 @@ def is_secret_variable(name: str) -> bool:
     return name.upper().startswith(SECRET_PREFIX) and len(name) > len(SECRET_PREFIX)
 
 
-def read_policy(above: Sequence[Given], problems: list[str]) -> Given:
+def policies_in(folder: Path | None) -> dict[str, Path]:
+    """Named presets: each a file like the user's own, laid under it."""
+    return {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+
+
+def read_policy(above: Sequence[Given], policies: Path | None, problems: list[str]) -> Given:
     """The preset that the highest of the layers names; a name that nobody knows is found when the whole is validated."""
     name = next((layer.value[POLICY_KEY].value for layer in reversed(above) if POLICY_KEY in layer.value), None)
-    file = POLICIES.get(name) if isinstance(name, str) else None
+    file = policies_in(policies).get(name) if isinstance(name, str) else None
     return read_file(file, problems, f"policy {name}")
 
 

@@ -92,8 +92,10 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     aliases: Mapping[str, str] | None = None,
     section: str = "",
+    policies: Path | None = None,
 ) -> Loaded[T]:
-    """`model` from all layers. `overrides` and `aliases` (variable name → key) use dotted keys of the whole tree."""
+    """`model` from all layers. `overrides` and `aliases` (variable name → key) use dotted keys of the whole tree; `policies` is
+    the folder of the presets that the key `policy` may name."""
     root = key_path(section)
     check = _Check(model, root)
     given = (
@@ -102,7 +104,7 @@ def load(
         read_overrides(overrides or {}),
     )
     tree: _Tree = {}
-    for layer in (read_policy(given, check.problems), *given):
+    for layer in (read_policy(given, policies, check.problems), *given):
         part = layer.value.get(section) if section else layer
         fitted = None if part is None else check.fit(model, part, root)
         if isinstance(fitted, Given):
@@ -120,10 +122,16 @@ def load(
 
 
 def load_section(
-    model: type[T], name: str, *, file: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+    model: type[T],
+    name: str,
+    *,
+    file: Path | None,
+    env: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+    policies: Path | None = None,
 ) -> Loaded[T]:
     """One section alone. Other sections, and misspelt names of sections, are left to the loading of the whole tree."""
-    return load(model, file=file, env=env, overrides=overrides, section=name)
+    return load(model, file=file, env=env, overrides=overrides, section=name, policies=policies)
 
 
 def config_file(env: Mapping[str, str]) -> Path | None:

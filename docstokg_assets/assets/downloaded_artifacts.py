@@ -15,10 +15,11 @@ from docstokg_assets.assets.resolver_plans import resolver_plans
 from docstokg_assets.assets.steps import ended_in_order, plain_failures, services, year_of
 from docstokg_assets.dispatcher import PassResult
 from docstokg_assets.orchestrator import DownloadRun, Services
-from docstokg_assets.partitions import years
+from docstokg_assets.partitions import newest_year, years
 from docstokg_assets.progress import Progress, waiting_text
 from docstokg_assets.resume import Extent, Selection, force
 from resources.catalog.catalog import Catalog
+from resources.catalog.queue import Years
 from resources.dagster_resources import (
     ArtifactStoreResource,
     CatalogResource,
@@ -60,28 +61,35 @@ def downloaded_artifacts(
 
     Drains what is due, and what comes due, until nothing is left or its deadline has come (six hours unless set). Works
     that still wait for a slow host are then parked, and the pass succeeds all the same: run it again and it goes on from
-    there. What is finished is never fetched twice. Ending the run loses nothing.
+    there. What is finished is never fetched twice. Ending the run loses nothing. The newest year also takes the works of which
+    no year is known.
     """
     year = year_of(context)
     with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
-        result, folder = one_pass(context, config, opened, year)
-        metadata = {**_this_pass(result), **_the_year(opened.catalog, year), "run folder": shown.place(folder)}
+        of = (year, 0) if year == newest_year() else year
+        result, folder = one_pass(context, config, opened, year, of)
+        metadata = {**_this_pass(result), **_the_year(opened.catalog, of), "run folder": shown.place(folder)}
         return dg.MaterializeResult(metadata={**metadata, "files": dg.MetadataValue.path(opened.store.place())})
 
 
 def one_pass(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext, config: PassConfig, opened: Services, year: int | None
+    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    config: PassConfig,
+    opened: Services,
+    year: int | None,
+    of: Years | None,
 ) -> tuple[PassResult, Path]:
-    """Drain the due works of a year, or of all, and tell the log and the catalog how it goes. Also where the run's folder is."""
+    """Drain the due works `of` some years, or of all, and tell the log and the catalog how it goes, in the name of `year`. Also
+    where the run's folder is."""
     stop = threading.Event()
     if config.force:
-        context.log.info(f"{_reopen(opened.catalog, year)} works without full text are tried again.")
-    watch = _Watch(context, opened.catalog, year)
+        context.log.info(f"{_reopen(opened.catalog, of)} works without full text are tried again.")
+    watch = _Watch(context, opened.catalog, year, of)
     run = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, stop=stop)
     with ended_in_order(stop), run:
         deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
-        result = run.drain(year=year, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
-    counts = opened.catalog.queue_counts(year)
+        result = run.drain(year=of, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
+    counts = opened.catalog.queue_counts(of)
     context.log.info(
         f"The pass ended ({result.ended}): {result.finished} works finished, {result.saved} saved; "
         f"{counts.done} of {counts.total} are done, {counts.parked} parked, {counts.retry} tried again later."
@@ -89,19 +97,23 @@ def one_pass(
     return result, run.folder
 
 
-def _reopen(catalog: Catalog, year: int | None) -> int:
-    return force(catalog, Extent(year=year), Selection({"status": frozenset({"failed"})}))
+def _reopen(catalog: Catalog, of: Years | None) -> int:
+    return force(catalog, Extent(year=of), Selection({"status": frozenset({"failed"})}))
 
 
 class _Watch:
     """Tells the catalog where the pass is, and the log now and then: a run of a million works has a few hundred lines."""
 
     def __init__(
-        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, catalog: Catalog, year: int | None
+        self,
+        context: dg.AssetExecutionContext | dg.OpExecutionContext,
+        catalog: Catalog,
+        year: int | None,
+        of: Years | None,
     ) -> None:
         self._context, self._catalog, self._year = context, catalog, year
-        counts = catalog.queue_counts(year)
-        self._total, self._done_before, self._saved_before = counts.total, counts.done, _saved(catalog, year)
+        counts = catalog.queue_counts(of)
+        self._total, self._done_before, self._saved_before = counts.total, counts.done, _saved(catalog, of)
         self._began = self._last_line = time.monotonic()
 
     def see(self, progress: Progress) -> None:
@@ -142,7 +154,7 @@ def _this_pass(result: PassResult) -> Mapping[str, Any]:
     }
 
 
-def _the_year(catalog: Catalog, year: int) -> Mapping[str, Any]:
+def _the_year(catalog: Catalog, year: Years) -> Mapping[str, Any]:
     """Where the year stands, whichever passes brought it there."""
     counts, due = catalog.queue_counts(year), catalog.next_due(year)
     waiting = {"host": "string", "works": "int", "from": "string", "until": "string", "why": "string"}
@@ -166,5 +178,5 @@ def _the_year(catalog: Catalog, year: int) -> Mapping[str, Any]:
     return known if due is None else {**known, "next works come due": dg.MetadataValue.timestamp(due)}
 
 
-def _saved(catalog: Catalog, year: int | None) -> int:
+def _saved(catalog: Catalog, year: Years | None) -> int:
     return sum(o.count for o in catalog.outcome_counts(year) if o.classification is Classification.SUCCESS)

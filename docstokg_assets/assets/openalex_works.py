@@ -11,7 +11,7 @@ from docstokg_assets.assets import shown
 from docstokg_assets.assets.steps import plain_failures, services, year_of
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.openalex import SourceError
-from docstokg_assets.orchestrator import DownloadRun, News
+from docstokg_assets.orchestrator import DownloadRun, News, with_types
 from docstokg_assets.partitions import newest_year, years
 from docstokg_assets.sources import Collected, in_batches
 from docstokg_assets.works import Work
@@ -122,7 +122,8 @@ class _Position:
     """Up to which day a year was taken in from its source, kept in the catalog under a name that changes with the source."""
 
     def __init__(self, catalog: Catalog, config: ContentDownloadConfig, year: int, news: News | None) -> None:
-        of = hashlib.sha256(_source(config).encode()).hexdigest()[:12]
+        selected = f"{_source(config)} {with_types(config, config.openalex.filter)}"
+        of = hashlib.sha256(selected.encode()).hexdigest()[:12]
         self._catalog, self._name = catalog, f"works.{year}.{of}"
         # A year of which not all is wanted is counted from its beginning, every time.
         self._kept = config.openalex.max_works is None and news is None

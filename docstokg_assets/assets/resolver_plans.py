@@ -35,7 +35,7 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
 
     Planning sends no request. The plans are Parquet under `lake/plans` for people; the queue in the catalog holds a row for
     each work. A work whose plan changed is opened again, unless its full text is there already. Works without a known year
-    are planned with the newest one, and downloaded by the job `drain`.
+    are planned and downloaded with the newest one.
     """
     year = year_of(context)
     with plain_failures():

@@ -5,21 +5,20 @@ The figures are ready questions to the same reader that answers `query`, and so 
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, overrides_from
-from docstokg_assets.cli.report_commands import QueryFormat, check_there, fail, print_answer
+from docstokg_assets.cli.ending import SOMETHING_LEFT, fail
+from docstokg_assets.cli.options import ConfigOption, OutOption, ShownAs
+from docstokg_assets.cli.report_commands import QueryFormat, check_there, print_answer, settings_of
 
 if TYPE_CHECKING:
     from resources.catalog import Location
     from resources.records import Answer
 
-SOMETHING_LEFT = 3
 STATS_TIMEOUT_S = 600.0
 STATS_ROWS = 100_000
 
@@ -32,11 +31,6 @@ class Grouping(StrEnum):
     RESOLVER = "resolver"
     REASON = "reason"
     YEAR = "year"
-
-
-class StatsFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
 
 
 _FULL_TEXT = "sum(CASE WHEN classification = 'success' AND reason <> 'html-only' THEN 1 ELSE 0 END)"
@@ -91,12 +85,12 @@ def stats(
     group_by: Annotated[
         Grouping | None, typer.Option(help="One line for each; all of the catalog when left out.")
     ] = None,
-    format: Annotated[StatsFormat, typer.Option(help="How to show it.")] = StatsFormat.TABLE,
+    format: ShownAs = "table",
     out: OutOption = None,
     config: ConfigOption = None,
 ) -> None:
     """How many works, files, requests and bytes. Year and reason count outcomes; tier, resolver and host count requests."""
-    answer = _ask(_configured(config, out), _STATS[group_by], STATS_TIMEOUT_S, STATS_ROWS)
+    answer = _ask(settings_of(config, out).catalog_location, _STATS[group_by], STATS_TIMEOUT_S, STATS_ROWS)
     print_answer(answer, QueryFormat(format), "the first {}")
 
 
@@ -118,16 +112,12 @@ def query(
 
     Exit codes: 0 answered; 2 not answered; 3 answered, but there are more rows than --max-rows.
     """
-    answer = _ask(db_path or _configured(config, out), sql, timeout, max_rows)
+    answer = _ask(db_path or settings_of(config, out).catalog_location, sql, timeout, max_rows)
     print_answer(answer, format, "the first {}; --max-rows shows more")
     if answer.more:
         if format is not QueryFormat.TABLE:
             typer.echo(f"content: only the first {max_rows} rows; --max-rows shows more.", err=True)
         raise typer.Exit(SOMETHING_LEFT)
-
-
-def _configured(config: Path | None, out: Path | None) -> Location:
-    return load_for_cli(config, os.environ, overrides_from(out=out)).value.catalog_location
 
 
 def _ask(location: Location, sql: str, timeout_s: float, max_rows: int) -> Answer:

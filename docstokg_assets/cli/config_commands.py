@@ -15,6 +15,7 @@ import typer
 from docstokg_assets.cli.options import (
     AcceptOption,
     ChunkSizeOption,
+    ConcurrentResolversOption,
     ConfigOption,
     HeadPrecheckOption,
     NoRobotsOption,
@@ -50,6 +51,7 @@ def print_config(
     chunk_size: ChunkSizeOption = None,
     accept: AcceptOption = None,
     head_precheck: HeadPrecheckOption = None,
+    concurrent_resolvers: ConcurrentResolversOption = None,
 ) -> None:
     """Show the merged configuration: defaults, file, environment and command line. Secrets are masked."""
     from docstokg_assets.config.render import as_json, as_yaml
@@ -63,6 +65,7 @@ def print_config(
         chunk_size=chunk_size,
         accept=accept,
         head_precheck=head_precheck,
+        concurrent_resolvers=concurrent_resolvers,
     )
     loaded = load_for_cli(config, os.environ, overrides)
     if (format or ("yaml" if sys.stdout.isatty() else "json")) == "yaml":
@@ -113,32 +116,54 @@ def explain(
 
 
 def _print_tables(resolvers: list[ResolverRow], hosts: list[HostRow]) -> None:
+    """What differs between the rows is in the tables, what is the same for most of them is said once below."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    # in a pipe the table is as wide as it needs to be, so that no cell is cut
-    console = Console(width=None if sys.stdout.isatty() else 300)
-    who = Table(
-        "#", "resolver", "tier", "state", "asks", "robots", "HEAD", "limit", "retry", "timeouts", box=box.SIMPLE
-    )
+    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    who = Table("#", "resolver", "tier", "state", "asks", box=box.SIMPLE)
     for row in resolvers:
-        polite = (row.robots, row.head_precheck, row.limit, row.retry, row.timeouts)
-        who.add_row(str(row.position or "–"), row.name, row.tier, str(row.state), row.asks or "–", *map(str, polite))
+        if row.position is not None:
+            who.add_row(str(row.position), row.name, row.tier, str(row.state), "\n".join(row.asks) or "–")
     console.print(who)
-    for row in resolvers:
+    in_order = [row for row in resolvers if row.position is not None]
+    if left_out := [row for row in resolvers if row.position is None]:
+        console.print(f"{left_out[0].state}: {', '.join(row.name for row in left_out)}")
+    for title, cells in (
+        ("robots.txt", [(row.name, str(row.robots)) for row in in_order]),
+        ("HEAD first", [(row.name, str(row.head_precheck)) for row in in_order]),
+        ("retry", [(row.name, str(row.retry)) for row in in_order]),
+        ("timeouts", [(row.name, str(row.timeouts)) for row in in_order]),
+    ):
+        console.print(f"{title}: {_mostly(cells)}")
+    for row in in_order:
+        if row.has_own_limit:
+            console.print(f"limit of {row.name}: {row.limit}")
         if row.wants is not None:
-            typer.echo(f"{row.name} is off until it has a key: set {row.wants} or resolvers.{row.name}.api_key")
-    limits = Table(
-        "host", "role", "rate", "rate from", "at once", "counted for", "cap from", "shares with", box=box.SIMPLE
-    )
+            console.print(f"{row.name} is off until it has a key: set {row.wants} or resolvers.{row.name}.api_key")
+    limits = Table("host", "role", "rate", "at once", "group", box=box.SIMPLE)
     for host in hosts:
-        cap = "no cap" if host.concurrency is None else str(host.concurrency)
-        counted = "–" if host.concurrency is None else host.cap_counted
-        shared = "–" if host.group == host.host else host.group
-        limits.add_row(host.host, host.role, host.rate, host.origin, cap, counted, host.concurrency_origin, shared)
+        at_once = "no cap" if host.concurrency is None else f"{host.concurrency}{'' if host.cap_each else ' in all'}"
+        limits.add_row(host.host, host.role, host.rate, at_once, "–" if host.group == host.host else host.group)
     console.print(limits)
+    for host in hosts:
+        told = {"rate": host.origin, "at once": host.concurrency_origin}
+        if own := [f"{what} {origin}" for what, origin in told.items() if not origin.startswith("built-in")]:
+            console.print(f"{host.host} ({host.role}): {', '.join(own)}")
     backend = f"{hosts[0].backend} ({hosts[0].backend_origin})"
     console.print(
-        f"Rates are counted for {hosts[0].counted}; backend {backend}. Servers may lower them, never raise them."
+        f"Rates are counted for {hosts[0].counted}; backend {backend}. Servers may lower them, never raise them. "
+        "Requests at once are counted in each process, or, where it says so, in all processes of the data root."
     )
+
+
+def _mostly(cells: list[tuple[str, str]]) -> str:
+    """`obeyed; exempt: arxiv, zenodo`: the value of most, then the others with their names."""
+    from collections import defaultdict
+
+    names = defaultdict[str, list[str]](list)
+    for name, value in cells:
+        names[value].append(name)
+    most, *others = sorted(names, key=lambda value: -len(names[value]))
+    return "; ".join([most, *(f"{value}: {', '.join(names[value])}" for value in others)])

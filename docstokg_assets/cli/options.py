@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,6 +26,9 @@ ResolverOrderOption = Annotated[
 NoRobotsOption = Annotated[bool, typer.Option("--no-robots", help="Do not obey robots.txt (for debugging only).")]
 ChunkSizeOption = Annotated[int | None, typer.Option("--chunk-size", help="Bytes read at once.")]
 AcceptOption = Annotated[str | None, typer.Option("--accept", help="Accept header of landing and artifact requests.")]
+ShownAs = Annotated[
+    Literal["table", "json"], typer.Option("--format", help="How to show it; a table has its first rows only.")
+]
 HeadPrecheckOption = Annotated[
     bool | None, typer.Option("--head-precheck/--no-head-precheck", help="Ask HEAD before GET.", show_default=False)
 ]

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from docstokg_assets.cli.ending import fail
 from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, overrides_from
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from resources.records import Answer
 
 SHOWN_ROWS = 100
+
+app = typer.Typer()
 
 
 class ReportFormat(StrEnum):
@@ -36,11 +39,7 @@ class QueryFormat(StrEnum):
     CSV = "csv"
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(report)
-    app.command()(query)
-
-
+@app.command()
 def report(
     run: Annotated[str | None, typer.Option(help="A run's folder or its id; all runs when left out.")] = None,
     out: OutOption = None,
@@ -70,6 +69,7 @@ def report(
         typer.echo(reports.to_markdown(built) if format is ReportFormat.MD else reports.to_json(built), nl=False)
 
 
+@app.command()
 def query(
     sql: Annotated[
         str,
@@ -193,12 +193,3 @@ def _print_csv(answer: Answer) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.columns)
     writer.writerows([csv_cell(cell) for cell in row] for row in answer.rows)
-
-
-def fail(message: str) -> NoReturn:
-    typer.echo(f"content: {message}", err=True)
-    raise typer.Exit(2)
-
-
-app = typer.Typer()
-register(app)

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from docstokg_assets.cli.ending import DONE, INTERRUPTED, SOMETHING_LEFT, fail
 from docstokg_assets.cli.options import ConfigOption, OutOption, WorkersOption, load_for_cli, overrides_from
-from docstokg_assets.cli.report_commands import check_known, check_there, fail, place
+from docstokg_assets.cli.report_commands import check_known, check_there, place
 from docstokg_assets.cli.run_commands import (
-    DONE,
     HOW_IT_ENDED,
-    INTERRUPTED,
-    SOMETHING_LEFT,
     Signals,
     export_and_report,
     logged,
@@ -73,7 +71,8 @@ def resume(
 ) -> None:
     """Go on with what is left: queued works, and failed ones whose time has come. What is done is not fetched again.
 
-    Exit codes: 0 done; 2 nothing could start; 3 done, but something is left for later or lost; 130 interrupted.
+    Exit codes: 0 done; 2 nothing could start; 3 done, but something is left for later or lost; 4 the disk is full; 130
+    interrupted.
     """
     from docstokg_assets.config import require_contact
     from docstokg_assets.orchestrator import open_services

@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
 
+from docstokg_assets.cli.ending import DONE, INTERRUPTED, NO_ROOM, SOMETHING_LEFT, fail
 from docstokg_assets.cli.options import (
     AcceptOption,
     ChunkSizeOption,
@@ -48,11 +49,11 @@ if TYPE_CHECKING:
     from docstokg_assets.sources import Collected
     from docstokg_assets.works import Work
     from resources.catalog.catalog import Catalog
+    from resources.catalog.queue import Years
     from resources.http.errors import HttpError
 
 app = typer.Typer()
 
-DONE, NOTHING_STARTED, SOMETHING_LEFT, NO_ROOM, INTERRUPTED = 0, 2, 3, 4, 130
 _SHOWN = 20
 _SUMMARY = ("How works ended", "Waiting", "Where everything is")  # of the tables in summary.md
 HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
@@ -129,10 +130,10 @@ def pull(
         ):
             code = _run(services, source, dry_run, deadline, load)
     except SourceError as error:
-        _fail(f"no works could be had: {error}")
+        fail(f"no works could be had: {error}")
     except HttpError as error:
         host = urlsplit(error.url).hostname or "the source"
-        _fail(f"no works could be had from {host}: {error}. {_hint(error, loaded)}")
+        fail(f"no works could be had from {host}: {error}. {_hint(error, loaded)}")
     raise typer.Exit(code)
 
 
@@ -146,14 +147,14 @@ def told_plainly(config: ContentDownloadConfig) -> Iterator[None]:
     try:
         yield
     except (CatalogFull, StoreFull) as error:
-        _fail(str(error), NO_ROOM)
+        fail(str(error), NO_ROOM)
     except (CatalogError, StoreError, LimiterUnavailable) as error:
-        _fail(str(error))
+        fail(str(error))
     except OSError as error:
         where = error.filename or config.data_root
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _fail(f"{where}: {error.strerror}. Free some space, then run the same command again.", NO_ROOM)
-        _fail(f"{where}: {error.strerror}. Check the folder and its disk, then run the same command again.")
+            fail(f"{where}: {error.strerror}. Free some space, then run the same command again.", NO_ROOM)
+        fail(f"{where}: {error.strerror}. Check the folder and its disk, then run the same command again.")
 
 
 def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
@@ -188,22 +189,22 @@ class Source:
     ) -> Source:
         given = [(kind, value) for kind, value in (("query", query), ("ids", ids), ("urls", urls)) if value is not None]
         if len(given) > 1:
-            _fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
+            fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
         if not given and config.openalex.source == "api" and config.openalex.filter:
             given = [("query", config.openalex.filter)]
         if not given and config.openalex.source == "snapshot":
-            _fail(
+            fail(
                 "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`, or give --query, --ids or --urls"
             )
         if not given and config.openalex.source != "api":
             file = config.openalex.ids_file if config.openalex.source == "ids" else config.openalex.urls_file
             given = [(config.openalex.source, str(file))]
         if not given:
-            _fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
+            fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
         kind, value = given[0]
         if kind == "query" and ":" not in value:
             if not Path(value).is_file():
-                _fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
+                fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
             kind = "ids"
         return cls(kind, value) if kind == "query" else cls._from_file(kind, value)
 
@@ -221,7 +222,7 @@ class Source:
         if not source.of_urls and not source.identifiers:
             _tell_set_aside(_console(), source.set_aside)
             what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
-            _fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one a line")
+            fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one a line")
         return source
 
     def works(self, run: DownloadRun, collected: Collected) -> Iterator[Work]:
@@ -251,9 +252,9 @@ def _read_lines(name: str) -> list[str]:
     try:
         return read_lines(0 if name == "-" else Path(name))
     except OSError as error:
-        _fail(f"{name} cannot be read: {error.strerror}. Give a file with one entry a line, or - for standard input.")
+        fail(f"{name} cannot be read: {error.strerror}. Give a file with one entry a line, or - for standard input.")
     except ValueError as error:  # a name that no file can have
-        _fail(f"{name!r} cannot be read: {error}. Give a file with one entry a line, or - for standard input.")
+        fail(f"{name!r} cannot be read: {error}. Give a file with one entry a line, or - for standard input.")
 
 
 @contextmanager
@@ -481,7 +482,13 @@ def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:
 
 
 def tell_what_is_left(
-    console: Console, catalog: Catalog, done_before: int, finished: int, *, run_id: str | None, year: int | None = None
+    console: Console,
+    catalog: Catalog,
+    done_before: int,
+    finished: int,
+    *,
+    run_id: str | None,
+    year: Years | None = None,
 ) -> int:
     """How many works are not done; says when to come back for them, and what was there already."""
     from docstokg_assets.cli.progress import plural
@@ -510,8 +517,3 @@ def _say(console: Console, message: str) -> None:
     from docstokg_assets.cli.progress import say
 
     say(console, message)
-
-
-def _fail(message: str, code: int = NOTHING_STARTED) -> NoReturn:
-    typer.echo(f"content: {message}", err=True)
-    raise typer.Exit(code)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from docstokg_assets.cli.options import ConfigOption, OutOption
-from docstokg_assets.cli.report_commands import SHOWN_ROWS, fail, open_catalog, settings_of
+from docstokg_assets.cli.ending import fail
+from docstokg_assets.cli.options import ConfigOption, OutOption, ShownAs
+from docstokg_assets.cli.report_commands import SHOWN_ROWS, open_catalog, settings_of
 
 if TYPE_CHECKING:
     from resources.artifacts.store import Found
 
 app = typer.Typer()
-
-
-class GcFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command()
@@ -31,7 +26,7 @@ def gc(
         float, typer.Option(min=1, metavar="HOURS", help="Leave alone what was written to since then.")
     ] = 24.0,
     out: OutOption = None,
-    format: Annotated[GcFormat, typer.Option(help="How to show it; a table shows the first 100.")] = GcFormat.TABLE,
+    format: ShownAs = "table",
     config: ConfigOption = None,
 ) -> None:
     """List orphans (files that the catalog does not name) and stale parts (of writers that were killed).
@@ -60,7 +55,7 @@ def gc(
             gone = set(delete_leftovers(store, (found for _, found in listed))) if delete else set()
     except StoreError as error:
         fail(str(error))
-    if format is GcFormat.JSON:
+    if format == "json":
         _print_json(store.place(), listed, gone)
     else:
         _print_table(store.place(), listed, gone, delete)

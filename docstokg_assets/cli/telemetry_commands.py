@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from docstokg_assets.cli.ending import fail
 from docstokg_assets.cli.options import ConfigOption, OutOption
-from docstokg_assets.cli.report_commands import check_known, fail, open_catalog, place, settings_of
+from docstokg_assets.cli.report_commands import check_known, open_catalog, place, settings_of
 
 if TYPE_CHECKING:
     from resources.catalog import Catalog, Run
@@ -79,7 +80,7 @@ def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption =
     settings = settings_of(config, out)
     with open_catalog(settings) as catalog:
         known = check_known(catalog, run_id, settings.data_root)
-        for each in [known] if known is not None else catalog.runs():
+        for each in [known] if known is not None else [run for run in catalog.runs() if run.kind != "sensor"]:
             _rebuild(catalog, each, settings.data_root / each.run_id, settings.telemetry.last_csv_rows)
         if known is None:
             made = rebuild_manifest(catalog, LakeWriter(settings.data_root))

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from docstokg_assets.cli.ending import SOMETHING_LEFT
 from docstokg_assets.cli.options import ConfigOption, OutOption, PolicyOption, load_for_cli, overrides_from
 from docstokg_assets.cli.report_commands import open_catalog
 
@@ -72,4 +73,4 @@ def _tell_choice(wanted: str, works: list[tuple[str, str]]) -> None:
             typer.echo(printable(f"{work_id}  {title}"[:110]))
         if len(works) > _LISTED:
             typer.echo(f"… and {len(works) - _LISTED} more", err=True)
-    raise typer.Exit(3)
+    raise typer.Exit(SOMETHING_LEFT)

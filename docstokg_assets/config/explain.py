@@ -15,6 +15,7 @@ from resources.rate_limit.settings import ANY, Backend
 from resources.settings import Loaded
 
 OTHER_HOST = "any other host"
+_BESIDES, _EACH = ", besides ", "each process"
 COUNTED: Mapping[Backend, str] = {
     "memory": "this process alone, which has the data root to itself",
     "multiprocess": "all processes of this data root",
@@ -41,13 +42,17 @@ class ResolverRow:
     name: str
     tier: str
     state: Effective
-    asks: str | None
+    asks: tuple[str, ...]
     robots: Effective
     head_precheck: Effective
     limit: Effective
     retry: Effective
     timeouts: Effective
     wants: str | None = None  # the variable with the key for want of which it is off
+
+    @property
+    def has_own_limit(self) -> bool:
+        return _BESIDES in self.limit.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +71,15 @@ class HostRow:
     counted: str
     cap_counted: str
 
+    @property
+    def cap_each(self) -> bool:
+        return self.cap_counted == _EACH
 
-def explain_resolvers(
-    loaded: Loaded[ContentDownloadConfig], registry: Mapping[str, type[Resolver]] | None = None
-) -> list[ResolverRow]:
-    """All known resolvers: those in the configured order first."""
-    known = load_resolvers() if registry is None else registry
-    order = loaded.value.resolvers.order
-    names = [*order, *(name for name in known if name not in order)]
+
+def explain_resolvers(loaded: Loaded[ContentDownloadConfig]) -> list[ResolverRow]:
+    """All resolvers that the configuration knows: those in the configured order first."""
+    known, resolvers = load_resolvers(), loaded.value.resolvers
+    names = [*resolvers.order, *(name for name in resolvers.names() if name not in resolvers.order)]
     return [_resolver_row(loaded, known[name]) for name in names]
 
 
@@ -100,7 +106,7 @@ def explain_hosts(loaded: Loaded[ContentDownloadConfig]) -> list[HostRow]:
                 backend=settings.backend,
                 backend_origin=backend_origin,
                 counted=counted,
-                cap_counted="all processes of this data root" if policy.exclusive else "each process",
+                cap_counted="all processes of this data root" if policy.exclusive else _EACH,
             )
             if row not in rows:
                 rows.append(row)
@@ -136,7 +142,7 @@ def _resolver_row(loaded: Loaded[ContentDownloadConfig], resolver_class: type[Re
         name=name,
         tier=str(resolver.tier),
         state=_state(loaded, resolver_class),
-        asks=resolver.api_host,
+        asks=(resolver.api_host, *resolver.other_hosts) if resolver.api_host else (),
         robots=_robots(loaded, resolver),
         head_precheck=_head_precheck(loaded, resolver),
         limit=_limit(loaded, resolver),
@@ -181,7 +187,7 @@ def _limit(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effecti
     if own is None:
         return hosts
     origin = loaded.origin(f"resolvers.{resolver.name}.rate_limit")
-    return Effective(f"{own}, besides {hosts.value}", origin)
+    return Effective(f"{own}{_BESIDES}{hosts.value}", origin)
 
 
 def _retry(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:

@@ -20,7 +20,7 @@ from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, key_v
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.settings import StorageSettings
 from resources.http.settings import HttpSettings, RobotsSettings
-from resources.layers import POLICIES
+from resources.layers import policies_in
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import Loaded, Section, load
 
@@ -31,6 +31,7 @@ PREFERRED_ORDER = (
     *("datacite", "doaj", "semantic_scholar", "doi", "landing", "hal", "core", "openaire", "base"),
     *("openalex_content", "wayback"),
 )
+POLICIES = Path(__file__).parent / "policies"  # rules for a field, as files like the user's own
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "cas", "spool", "lake", "reports", "logs", "sandbox", "dagster"})
 ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key", **key_variables(load_resolvers())}
@@ -200,8 +201,8 @@ class ContentDownloadConfig(Section):
     @field_validator("policy")
     @classmethod
     def _is_shipped(cls, policy: str | None) -> str | None:
-        if policy is not None and policy not in POLICIES:
-            raise ValueError(f"there is no policy {policy}; there are {', '.join(POLICIES)}")
+        if policy is not None and policy not in (known := policies_in(POLICIES)):
+            raise ValueError(f"there is no policy {policy}; there are {', '.join(known)}")
         return policy
 
     @field_validator("run_id")
@@ -235,4 +236,4 @@ class ContentDownloadConfig(Section):
 def load_config(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
 ) -> Loaded[ContentDownloadConfig]:
-    return load(ContentDownloadConfig, file=path, env=env, overrides=overrides, aliases=ALIASES)
+    return load(ContentDownloadConfig, file=path, env=env, overrides=overrides, aliases=ALIASES, policies=POLICIES)

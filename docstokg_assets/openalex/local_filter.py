@@ -1,7 +1,7 @@
 """An OpenAlex filter applied to records at hand, for sources that cannot be asked to filter. Refuses what it cannot judge.
 
 A name is the way through the record (`topics.id`, `open_access.is_oa`); values are compared as the API does: without case, ids
-without their address, `|` between alternatives, `!` for "not".
+without their address, `|` between alternatives, `!` for "not". Names of the API that no record holds are not known here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from docstokg_assets.identifiers import normalize_doi
 from docstokg_assets.loose_json import mapping
 from resources.settings import SettingsError
 
@@ -17,12 +18,25 @@ _DATES = {"from_publication_date": True, "to_publication_date": False}
 _WAYS = {
     "is_oa": "open_access.is_oa",
     "oa_status": "open_access.oa_status",
+    "author.id": "authorships.author.id",
     "institutions.id": "authorships.institutions.id",
     "openalex": "id",
 }
-_ROOTS = frozenset({
-    "id", "doi", "ids", "type", "language", "publication_year", "publication_date", "open_access", "best_oa_location",
-    "primary_location", "locations", "topics", "primary_topic", "authorships", "is_retracted", "is_paratext", "is_xpac",
+_LOCATION = (
+    *("is_oa", "is_accepted", "is_published", "license", "version"),
+    *("source.id", "source.issn", "source.issn_l", "source.type", "source.is_oa", "source.is_in_doaj"),
+    "source.host_organization",
+)
+_TOPIC = ("id", "subfield.id", "field.id", "domain.id")
+_INSTITUTION = ("id", "ror", "type", "country_code", "lineage")
+_KNOWN = frozenset({
+    "id", "doi", "ids.openalex", "ids.doi", "ids.mag", "ids.pmid", "ids.pmcid", "type", "language", "publication_year",
+    "publication_date", "is_retracted", "is_paratext", "is_xpac",
+    "open_access.is_oa", "open_access.oa_status", "open_access.any_repository_has_fulltext",
+    "authorships.author.id", "authorships.author.orcid", "authorships.countries", "authorships.is_corresponding",
+    *(f"authorships.institutions.{name}" for name in _INSTITUTION),
+    *(f"{root}.{name}" for root in ("best_oa_location", "primary_location", "locations") for name in _LOCATION),
+    *(f"{root}.{name}" for root in ("topics", "primary_topic") for name in _TOPIC),
 })  # fmt: skip
 Test = Callable[[Any], bool]
 
@@ -44,7 +58,7 @@ def _test(name: str, value: str) -> Test:
     if name in _DATES:
         return _from(value) if _DATES[name] else _until(value)
     ranged = value[:1] in "<>" or (name == "publication_year" and "-" in value)
-    if name.split(".")[0] not in _ROOTS or name.endswith(".search") or ranged:
+    if name not in _KNOWN or ranged:
         raise SettingsError(
             [
                 f"openalex.filter: {name}:{value} cannot be applied to a snapshot; leave it out, or set openalex.source to api"
@@ -77,4 +91,4 @@ def _plain(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = str(value).lower()
-    return text.removeprefix("https://doi.org/") if "doi.org/" in text else text.rsplit("/", 1)[-1]
+    return normalize_doi(text) or text.rsplit("/", 1)[-1]

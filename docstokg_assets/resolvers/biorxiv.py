@@ -93,7 +93,7 @@ class BiorxivResolver(Resolver):
             license=license_name(post.get("license")),
         )
         yield pdf
-        if xml := file_url(post.get("jatsxml")):
+        if xml := file_url(post.get("jatsxml"), Target.XML):
             yield replace(pdf, url=xml, target=Target.XML)
 
 

@@ -128,7 +128,7 @@ class CrossrefResolver(Resolver):
         for link in map(mapping, items(message.get("link"))):
             made_for, version = link.get("content-version"), _VERSIONS.get(str(link.get("content-version")))
             target = _target(link)
-            url = file_url(link.get("URL"))
+            url = file_url(link.get("URL"), target) if target else None
             if url and target and version and link.get("intended-application") in _USES:
                 license_ = licenses.get(made_for) or licenses.get("unspecified")
                 yield Candidate(url, self.name, self.tier, target, self.rank, version=version, license=license_)

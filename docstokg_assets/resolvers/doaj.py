@@ -97,8 +97,8 @@ class DoajResolver(Resolver):
 
     def _candidates(self, article: Mapping[str, Any]) -> Iterator[Candidate]:
         for link in map(mapping, items(article.get("link"))):
-            url = file_url(link.get("url"))
             target = _TARGETS.get(str(link.get("content_type")).lower())
+            url = file_url(link.get("url"), target or Target.PDF)
             if url and target is None and looks_like_pdf(url):
                 target = Target.PDF
             if url and target and link.get("type") == "fulltext":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from pydantic import Field
 
@@ -40,6 +39,14 @@ class LandingResolver(Resolver):
             Work("url-1", urls=("https://press.example/a.pdf?download=1", "https://press.example/article/1")),
             urls=["https://press.example/a.pdf?download=1", "https://press.example/article/1"],
         ),
+        Example(
+            Work("url-2", urls=("https://link.springer.com/article/10.1007/s1-2", "https://arxiv.org/abs/2401.00001")),
+            urls=[
+                "https://link.springer.com/content/pdf/10.1007/s1-2.pdf",
+                "https://link.springer.com/article/10.1007/s1-2",
+                "https://export.arxiv.org/pdf/2401.00001",
+            ],
+        ),
         Example(Work("W3", locations=(Location("javascript:alert(1)", None, True),))),
     )
 
@@ -54,11 +61,16 @@ class LandingResolver(Resolver):
         return (*self._given(work), *list(self._pages(work))[: self.max_pages])
 
     def _given(self, work: Work) -> Iterator[Candidate]:
-        """What the user named comes first; a file does not wait for the tier of the pages."""
+        """What the user named comes first; a file does not wait for the tier of the pages. Where a better address is known, the
+        one that was given is read after it, unless its host asks harvesters to go elsewhere."""
         for given in work.urls:
-            if url := file_url(given):
-                candidate = Candidate(url, self.name, self.tier, Target.LANDING, rank=0)
-                yield replace(candidate, tier=Tier.DIRECT_OA, target=Target.PDF) if looks_like_pdf(url) else candidate
+            file = file_url(given)
+            if file and looks_like_pdf(file):
+                yield Candidate(file, self.name, Tier.DIRECT_OA, Target.PDF, rank=0)
+            elif file:
+                yield Candidate(file, self.name, self.tier, Target.LANDING, rank=0)
+            if (page := page_url(given)) and page != file:
+                yield Candidate(page, self.name, self.tier, Target.LANDING, rank=0)
 
     def _pages(self, work: Work) -> Iterator[Candidate]:
         for location in work.locations:

@@ -197,7 +197,8 @@ def load_resolvers() -> Mapping[str, type[Resolver]]:
 
 
 def clear_resolver_caches() -> None:
-    """Have the next `load_resolvers` look again, for what was installed meanwhile."""
+    """Have the next `load_resolvers` look again, for what was installed meanwhile. The configuration's models were made when the
+    process began and do not learn of it."""
     _find_resolvers.cache_clear()
 
 

@@ -12,21 +12,24 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from docstokg_assets.identifiers import normalize_url
+from docstokg_assets.plans import Target
 from resources.http.canonical import host_of
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`pattern` must match the whole URL; `to` is the template of the better one, or None when there is none."""
+    """`pattern` must match the whole URL; `to` is the template of the better one, or None when there is none. It leads to a PDF,
+    unless `any_file`."""
 
     pattern: re.Pattern[str]
     to: str | None
     why: str
     example: tuple[str, str | None]  # what a provider names, and what is asked for instead
+    any_file: bool = False
 
 
-def _route(pattern: str, to: str | None, why: str, named: str, asked: str | None) -> Route:
-    return Route(re.compile(r"(?i)https?://" + pattern), to, why, (named, asked))
+def _route(pattern: str, to: str | None, why: str, named: str, asked: str | None, *, any_file: bool = False) -> Route:
+    return Route(re.compile(r"(?i)https?://" + pattern), to, why, (named, asked), any_file or to is None)
 
 
 _ARXIV_ID = r"([0-9]{4}\.[0-9]{4,5}(?:v[0-9]+)?|[a-z-]+(?:\.[a-z]{2})?/[0-9]{7}(?:v[0-9]+)?)"
@@ -56,6 +59,7 @@ FILE_ROUTES = (
         "the address on figshare.com stands behind a firewall challenge",
         "https://figshare.com/ndownloader/files/7",
         "https://ndownloader.figshare.com/files/7",
+        any_file=True,
     ),
     _route(
         r"(?:pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov/pmc)/.*",
@@ -72,7 +76,7 @@ FILE_ROUTES = (
         None,
     ),
     _route(
-        rf"([a-z.]*onlinelibrary\.wiley\.com)/doi/(?:e?pdf|full|full-xml|abs|pdfdirect)/{_DOI}{_TAIL}",
+        rf"([a-z.]*onlinelibrary\.wiley\.com)/doi/(?:e?pdf|full|abs|pdfdirect)/{_DOI}{_TAIL}",
         r"https://\1/doi/pdfdirect/\2",
         _READER,
         "https://onlinelibrary.wiley.com/doi/pdf/10.1002/abc.123",
@@ -98,9 +102,10 @@ FILE_ROUTES = (
         "OJS shows a galley under `view` and sends it under `download`",
         "https://ojs.example/index.php/j/article/view/12/34",
         "https://ojs.example/index.php/j/article/download/12/34",
+        any_file=True,
     ),
     _route(
-        rf"link\.springer\.com/(?:article|chapter)/{_DOI}(?:\.pdf)?{_TAIL}",
+        rf"link\.springer\.com/(?:article|chapter)/(10\.[0-9]{{4,9}}/[^/?#]+?)(?:\.pdf)?{_TAIL}",
         r"https://link.springer.com/content/pdf/\1.pdf",
         _PAGE,
         "https://link.springer.com/article/10.1007/s1-2",
@@ -142,7 +147,7 @@ FILE_ROUTES = (
         "https://www.frontiersin.org/articles/10.3389/fpsyg.1/pdf",
     ),
     _route(
-        rf"iopscience\.iop\.org/article/{_DOI}(?:/(?:meta|pdf))?{_TAIL}",
+        rf"iopscience\.iop\.org/article/(10\.[0-9]{{4,9}}(?:/[\w.()-]*[0-9][\w.()-]*){{1,4}})(?:/(?:meta|pdf))?{_TAIL}",
         r"https://iopscience.iop.org/article/\1/pdf",
         _PAGE,
         "https://iopscience.iop.org/article/10.1088/1-1/1/1/meta",
@@ -201,13 +206,13 @@ SANCTIONED_HOSTS = frozenset({"export.arxiv.org", "europepmc.org"})
 _PDF_PATH = re.compile(r"(?i)https?://[^?#]*(?:\.pdf/?|/e?pdf(?:ft|direct)?(?:/[^?#]*)?)(?:[?#].*)?")
 
 
-def file_url(value: object) -> str | None:
+def file_url(value: object, target: Target = Target.PDF) -> str | None:
     """The URL to ask for a file that a provider names, or None when it is no usable URL or a known dead end."""
     url = normalize_url(value)
     if url is None:
         return None
     for route in FILE_ROUTES:
-        if match := route.pattern.fullmatch(url):
+        if (target is Target.PDF or route.any_file) and (match := route.pattern.fullmatch(url)):
             return match.expand(route.to) if route.to else None
     return url
 

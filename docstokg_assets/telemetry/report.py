@@ -126,8 +126,10 @@ def _files(data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Wa
     places = [("Files", Path(artifact_root, kind)) for kind in ("PDF", "HTML", "XML", "cas") if not elsewhere]
     if scope.run_id:
         places.append(("Run folder", data_root / scope.run_id))
+    file = Path(catalog.name)
+    elsewhere += [] if file.exists() else [("Catalog", catalog.name)]
     places += [
-        ("Catalog", Path(catalog.name)),
+        ("Catalog", file),
         ("Parquet", data_root / "lake"),
         ("DuckDB views", data_root / "telemetry.duckdb"),
     ]

@@ -128,7 +128,21 @@ def test_a_year_from_a_snapshot_is_planned_and_only_new_folders_are_read_next_ti
 
 
 @pytest.mark.requirement("SRC-2", "SRC-3")
-def test_ids_and_urls_are_taken_in_by_year_and_those_without_one_with_the_newest(
+def test_other_types_of_works_are_looked_for_in_all_folders_of_a_snapshot_again(
+    sandbox: Sandbox, tmp_path: Path, write_config: WriteConfig, run: Run
+) -> None:
+    write_snapshot(tmp_path / "snapshot", sandbox.universe, (YEAR,))
+    for kind in ("article", "preprint"):
+        openalex = {"source": "snapshot", "snapshot": str(tmp_path / "snapshot"), "filter": "", "types": [kind]}
+        config_file = write_config(tmp_path, openalex=openalex)
+        assert shown(run(config_file))["pages"] > 0
+        assert shown(run(config_file))["pages"] == 0
+    wanted = [w for w in sandbox.universe.works(YEAR) if sandbox_records.work_type(w) in ("article", "preprint")]
+    assert in_lake(tmp_path) == {w.id for w in wanted}
+
+
+@pytest.mark.requirement("SRC-2", "SRC-3")
+def test_ids_and_urls_are_taken_in_by_year_and_those_without_one_are_collected_with_the_newest(
     sandbox: Sandbox, tmp_path: Path, write_config: WriteConfig, run: Run
 ) -> None:
     known = [next(w for w in sandbox.universe.works(year) if not w.strange) for year in (2023, 2024)]
@@ -148,9 +162,8 @@ def test_ids_and_urls_are_taken_in_by_year_and_those_without_one_with_the_newest
     with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
         assert catalog.queue_counts(0).total == 2
 
-    of_no_year = {"ops": {"drain_queue": {"config": {"year": 0, "deadline_s": 60.0}}}}
-    with dg.DagsterInstance.ephemeral() as instance:
-        assert defs.resolve_job_def("drain").execute_in_process(run_config=of_no_year, instance=instance).success
+    passed = run(urls, "downloaded_artifacts", **newest)
+    assert shown(passed, "downloaded_artifacts")["works"] == 2
     with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
         counts = catalog.queue_counts(0)
         assert counts.done + counts.retry == 2 and counts.queued_due == 0

@@ -109,6 +109,24 @@ def test_explain_lists_resolvers_and_hosts(monkeypatch: pytest.MonkeyPatch, caps
     assert "any other host" in table
 
 
+def test_explain_fits_a_hundred_columns_and_says_once_what_holds_for_most(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("cd.yaml").write_text(
+        "resolvers: {crossref: {timeout_read_s: 7, rate_limit: {refill_per_sec: 1}}}\n"
+        "rate_limit: {policies: {a.example: 3/second}}\n"
+    )
+    assert content(monkeypatch, "explain", "-c", "cd.yaml") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    shown = " ".join(" ".join(lines).split())
+    assert shown.count("connect 10 s, read 60 s") == 1
+    assert "connect 10 s, read 7 s (file cd.yaml): crossref" in shown
+    assert "limit of crossref: 1/second, besides 3/second" in shown
+    assert "a.example (all): rate configured a.example (file cd.yaml)" in shown
+    assert "pmc.ncbi.nlm.nih.gov" in shown, "the converter is asked besides the bucket"
+
+
 @pytest.mark.requirement("CFG-3", "CLI-1")
 @pytest.mark.parametrize(
     "arguments", [("print-config", "--wrokers", "3"), ("print-confg",), ("print-config", "--workers", "x")]

@@ -12,7 +12,9 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -21,6 +23,7 @@ import pytest
 from rich.console import Console
 
 from docstokg_assets.cli.progress import Display, State
+from docstokg_assets.dispatcher import GRACE_S
 from docstokg_assets.resolvers.registry import load_resolvers
 from docstokg_assets.sandbox import Sandbox
 
@@ -368,19 +371,26 @@ def test_a_report_that_cannot_be_made_does_not_fail_the_run(place: Place, conten
 # -- how it ends ------------------------------------------------------------------------------------------------------
 
 
+def _busiest_host(box: Sandbox) -> str:
+    """The host with most of the copies; other works end while its answers are waited for."""
+    copies = Counter(urlsplit(url).netloc for w in box.universe.works() if (url := box.universe.truth(w.id).url))
+    return copies.most_common(1)[0][0]
+
+
 @pytest.mark.requirement("CAT-2")
-@pytest.mark.parametrize(("number", "delay", "at_most"), [(signal.SIGINT, 1, 4), (signal.SIGTERM, 60, 8)])
+@pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 1), (signal.SIGTERM, 60)])
 def test_an_interrupted_run_ends_soon_and_the_same_command_goes_on(
-    number: signal.Signals, delay: float, at_most: float, box: Sandbox, place: Place
+    number: signal.Signals, delay: float, box: Sandbox, place: Place
 ) -> None:
     """Whether what is under way ends by itself within the grace, or has to be left."""
-    box.add_fault(host="doi.org", delay=delay)
+    host = _busiest_host(box)
+    box.add_fault(host=host, delay=delay)
     process = place.start(*QUERY)
-    place.wait_for(lambda: place.done() >= 4 and len(box.arrivals("doi.org")) > 0, process)
+    place.wait_for(lambda: place.done() >= 4 and len(box.arrivals(host)) > 0, process)
     began = time.monotonic()
     process.send_signal(number)
     ended = place.end(process)
-    assert time.monotonic() - began < at_most
+    assert time.monotonic() - began < 20, "an answer takes a minute"
     assert ended.code == 130
     assert "Interrupted; nothing is lost." in ended.err
     assert place.rows("SELECT count(*) FROM queue WHERE state = 'leased' OR lease_owner IS NOT NULL") == [(0,)]
@@ -395,15 +405,16 @@ def test_an_interrupted_run_ends_soon_and_the_same_command_goes_on(
 
 @pytest.mark.requirement("CAT-2")
 def test_a_second_signal_ends_at_once_and_loses_nothing(box: Sandbox, place: Place) -> None:
-    box.add_fault(host="doi.org", delay=60)
+    host = _busiest_host(box)
+    box.add_fault(host=host, delay=60)
     process = place.start(*QUERY)
-    place.wait_for(lambda: place.done() >= 4 and len(box.arrivals("doi.org")) > 0, process)
+    place.wait_for(lambda: place.done() >= 4 and len(box.arrivals(host)) > 0, process)
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert place.end(process).code == 130
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < GRACE_S
     assert place.rows("SELECT count(*) FROM queue WHERE state = 'leased'")[0][0] > 0
 
     box.clear_faults()
@@ -422,7 +433,7 @@ def test_a_signal_while_works_are_looked_for_is_not_kept_waiting(box: Sandbox, p
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     ended = place.end(process)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20, "an answer takes a minute"
     assert ended.code == 130
     assert place.rows("SELECT count(*) FROM queue") == [(10,)], "what had come is kept"
 
@@ -437,10 +448,9 @@ def test_a_changed_configuration_is_taken_over_on_sighup_and_a_broken_one_is_not
     process.send_signal(signal.SIGHUP)
     time.sleep(1)
     place.write()
-    began = time.monotonic()
+    before = len(box.arrivals("api.unpaywall.org"))
     process.send_signal(signal.SIGHUP)
     ended = place.end(process)
-    took = time.monotonic() - began
     assert ended.code == 0
     assert "the configuration was not reloaded: " in ended.err and "unknown key wokers" in ended.err
     assert "configuration reloaded" in ended.err
@@ -449,9 +459,10 @@ def test_a_changed_configuration_is_taken_over_on_sighup_and_a_broken_one_is_not
     assert len(set(hashes)) == 2 and place.rows("SELECT config_hash FROM runs") == [(first,)]
     lines = [json.loads(line) for line in (run_folder(place) / "manifest.jsonl").read_bytes().splitlines()]
     assert {row["config_hash"] for row in lines if row["record_type"] == "attempt"} == {first, last}
-    asked = len(box.arrivals("api.unpaywall.org"))
-    assert len(outcomes(place)) == WORKS_PER_YEAR and asked >= 8
-    assert took < asked, "under the old limit each of them would have taken two seconds"
+    times = [arrival["time"] for arrival in box.arrivals("api.unpaywall.org")]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert len(outcomes(place)) == WORKS_PER_YEAR and len(times) >= 8
+    assert all(gap > 1.5 for gap in gaps[: before - 1]) and min(gaps) < 1, "the old limit is two seconds for each"
 
 
 def test_a_narrow_terminal_cuts_the_hosts_and_not_the_numbers() -> None:

@@ -21,6 +21,7 @@ import docstokg_assets
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.telemetry.lake import SCHEMAS
 from docstokg_assets_tests.collector import running
+from resources.catalog import Catalog
 
 if TYPE_CHECKING:
     from docstokg_assets_tests.cli.conftest import Ended, Place
@@ -59,7 +60,11 @@ def test_what_was_lost_comes_back_to_the_byte(pulled: Place, content: Content) -
     shutil.rmtree(folder)
     shutil.rmtree(pulled.out / "lake" / "attempts")
     shutil.rmtree(pulled.out / "lake" / "outcomes")
+    with Catalog.open(pulled.out / "catalog.sqlite3") as catalog:
+        catalog.start_run("nightly", "sensor", "hash", {})
+        catalog.finish_run("nightly", {})
     ended = content("telemetry", "rebuild", "--config", str(pulled.config), "--out", str(pulled.out))
+    assert not (pulled.out / "nightly").exists(), "a sensor's question has no folder"
     assert ended.code == 0 and f"lake: {len(parquet['attempts'])} attempts" in ended.err
     assert {name: lines(folder / name) for name in FILES} == before
     assert {table: lake(pulled, table) for table in ("attempts", "outcomes")} == parquet

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from docstokg_assets.config import config_hash, load_config
+from docstokg_assets.config.models import POLICIES
 from docstokg_assets.orchestrator import DownloadRun, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import Collected
 from docstokg_assets_tests.conftest import ConfigFor
-from resources.layers import POLICIES
+from resources.layers import policies_in
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import Override, SettingsError, load_section
 
@@ -19,7 +20,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.requirement("RES-10")
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", policies_in(POLICIES))
 def test_each_policy_says_order_types_and_limits_and_is_in_the_documentation(name: str) -> None:
     loaded = load_config(None, {"DTKG_POLICY": name})
     plain = load_config(None, {})
@@ -53,9 +54,11 @@ def test_a_policy_is_laid_over_the_defaults_and_under_all_that_the_user_says(tmp
 def test_a_section_that_is_loaded_alone_is_under_the_same_policy(tmp_path: Path) -> None:
     file = tmp_path / "cd.yaml"
     file.write_text("policy: biomedicine\n")
-    alone = load_section(RateLimitSettings, "rate_limit", file=file, env={})
+    alone = load_section(RateLimitSettings, "rate_limit", file=file, env={}, policies=POLICIES)
     assert "www.biorxiv.org" in alone.value.policies
-    alone = load_section(RateLimitSettings, "rate_limit", file=file, env={"DTKG_POLICY": "computer_science"})
+    alone = load_section(
+        RateLimitSettings, "rate_limit", file=file, env={"DTKG_POLICY": "computer_science"}, policies=POLICIES
+    )
     assert "dl.acm.org" in alone.value.policies and "www.biorxiv.org" not in alone.value.policies
 
 

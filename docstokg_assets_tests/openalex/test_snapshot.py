@@ -149,6 +149,9 @@ def test_a_snapshot_is_read_from_s3_with_and_without_credentials(
         ("from_publication_date:2024-03-01,to_publication_date:2024-03-31", True),
         ("from_publication_date:2024-03-18", False),
         ("doi:https://doi.org/10.5555/A", True),
+        ("doi:10.5555/A", True),
+        ("doi:10.5555/b|10.5555/a", True),
+        ("doi:10.5555/b", False),
         ("best_oa_location.license:null", True),
     ],
 )
@@ -164,7 +167,13 @@ def test_a_filter_is_applied_to_records_as_the_api_would(works_filter: str, sele
 @pytest.mark.requirement("SRC-1", "CFG-1")
 @pytest.mark.parametrize(
     "works_filter",
-    ["title.search:ice", "cited_by_count:>10", "publication_year:2020-2024", "from_updated_date:2024-01-01"],
+    [
+        "title.search:ice",
+        "cited_by_count:>10",
+        "publication_year:2020-2024",
+        "from_updated_date:2024-01-01",
+        "locations.source.has_issn:true",  # a name of the API that no record holds
+    ],
 )
 def test_a_filter_that_cannot_be_applied_to_records_is_refused_with_the_remedy(works_filter: str) -> None:
     with pytest.raises(SettingsError, match=r"set openalex\.source to api"):

@@ -15,6 +15,8 @@ import pytest
 import requests
 
 from docstokg_assets import resolvers
+from docstokg_assets.config import load_config
+from docstokg_assets.config.explain import explain_resolvers
 from docstokg_assets.resolvers import registry
 from docstokg_assets.sandbox import Sandbox
 from resources.http.headers import headers_cache_key
@@ -117,6 +119,7 @@ def test_what_is_installed_later_is_seen_after_the_caches_were_cleared(
         assert "attic" not in registry.load_resolvers()
         registry.clear_resolver_caches()
         assert "attic" in registry.load_resolvers()
+        assert "attic" not in {row.name for row in explain_resolvers(load_config(None, {}))}, "but not configured yet"
     finally:
         sys.modules.pop("attic", None)
         registry.clear_resolver_caches()

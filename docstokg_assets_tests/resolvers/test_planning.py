@@ -213,6 +213,27 @@ def test_other_addresses_are_left_as_they_are(url: str) -> None:
     assert file_url("not a url") is None
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://link.springer.com/article/10.1007/s1-2/figures/3",
+        "https://iopscience.iop.org/article/10.1088/1-1/1/1/media",
+        "https://onlinelibrary.wiley.com/doi/full-xml/10.1002/abc.123",
+    ],
+)
+def test_what_belongs_to_an_article_is_not_taken_for_its_file(url: str) -> None:
+    assert file_url(url) == url
+
+
+@pytest.mark.requirement("RES-3")
+def test_an_address_of_xml_is_not_led_to_the_pdf_but_to_where_all_files_are() -> None:
+    for_pdf = "https://onlinelibrary.wiley.com/doi/full/10.1002/abc.123"
+    assert file_url(for_pdf, Target.XML) == for_pdf != file_url(for_pdf)
+    galley = "https://ojs.example/index.php/j/article/view/12/34"
+    assert file_url(galley, Target.XML) == file_url(galley) != galley
+    assert file_url("https://api.wiley.com/xml/1", Target.XML) is None
+
+
 def test_pages_that_others_cover_are_no_landing_pages() -> None:
     assert page_url("https://doi.org/10.1000/1") is None
     assert page_url("https://repo.example/1") == "https://repo.example/1"

@@ -48,8 +48,8 @@ def test_filters_that_need_a_look_at_each_work_find_what_a_walk_finds() -> None:
 
 def test_a_page_of_a_year_with_a_million_works_costs_a_page() -> None:
     listing = Listing(Universe(works_per_year=1_000_000, years=(2024, 2024)))
-    started = time.perf_counter()
+    started = time.process_time()
     for position in (0, 500_000, 999_950):
         count, works = listing.page(listing.parse("publication_year:2024", "", "", False), position, 100)
         assert count == 1_000_000 and len(works) == min(100, count - position)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0

@@ -133,7 +133,7 @@ def test_manners_of_the_venues(box: Sandbox, web: requests.Session) -> None:
     assert "filename*=UTF-8''" in octets.headers["Content-Disposition"]
     started = time.monotonic()
     web.get(gold_at(box, "tortoise")[1])
-    assert 0.05 <= time.monotonic() - started < 1
+    assert time.monotonic() - started >= 0.05
     work, _ = gold_at(box, "lusitana")
     page = web.get(box.universe.scenario(work).doi_url)
     assert page.headers["Content-Encoding"] == "gzip" and page.encoding == "ISO-8859-1" and "<base" in page.text
@@ -283,7 +283,7 @@ def test_faults_of_time(box: Sandbox, web: requests.Session) -> None:
     for path, least in (("slow", 0.2), ("drip", 0.3), ("heads", 0.1)):
         started = time.monotonic()
         web.get(f"https://www.plainpages.example/{path}")
-        assert least <= time.monotonic() - started < 2, path
+        assert time.monotonic() - started >= least, path
 
 
 def test_faults_of_manners(box: Sandbox, web: requests.Session) -> None:

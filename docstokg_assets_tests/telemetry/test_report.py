@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from docstokg_assets.cli.report_commands import register
+from docstokg_assets.cli.report_commands import app
 from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
 from docstokg_assets.telemetry.metrics import Scope
 from docstokg_assets.telemetry.reasons import FLAG_TEXT, REASON_TEXT, STATUS_TEXT, reasons_page
@@ -88,6 +87,15 @@ def test_works_that_wait_for_a_retry_stand_beside_the_parked_ones(report: Report
     assert sum(wait.works for wait in report.waiting) == report.slis.to_retry + 1
 
 
+def test_a_catalog_on_a_server_is_named_as_well(history_root: Path, catalog: Catalog) -> None:
+    class OnAServer:
+        name = "works on db.example"
+        queue_counts, parked = catalog.queue_counts, catalog.parked
+
+    built = build_report(history_root, Scope(), OnAServer(), NOW)
+    assert "works on db.example" in to_markdown(built)
+
+
 def test_the_json_report_holds_the_same_numbers(report: Report) -> None:
     document = json.loads(to_json(report))
     assert document["indicators"] == report.slis.values()
@@ -129,8 +137,6 @@ def test_sizes_are_readable(count: float, text: str) -> None:
 
 @pytest.fixture
 def content() -> Callable[..., Any]:
-    app = typer.Typer()
-    register(app)
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 

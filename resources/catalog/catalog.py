@@ -27,7 +27,7 @@ from resources.catalog.database import (
     upsert,
 )
 from resources.catalog.hosts import Hosts
-from resources.catalog.queue import Queue, portions, year_is
+from resources.catalog.queue import Queue, Years, portions, year_is
 from resources.catalog.rows import (
     Artifact,
     Batch,
@@ -161,7 +161,7 @@ class Catalog(Queue, Hosts, Spending):
     def entries(
         self,
         *,
-        year: int | None = None,
+        year: Years | None = None,
         run_id: str | None = None,
         of_run: str | None = None,
         classification: Classification | None = None,
@@ -194,7 +194,7 @@ class Catalog(Queue, Hosts, Spending):
             return [entry_from_row(row) for row in connection.execute(statement).mappings()]
 
     @patiently
-    def outcome_counts(self, year: int | None = None, run_id: str | None = None) -> list[OutcomeCount]:
+    def outcome_counts(self, year: Years | None = None, run_id: str | None = None) -> list[OutcomeCount]:
         """How works ended, the most frequent first. `run_id`: those settled by that run."""
         kinds = (catalog_entries.c.classification, catalog_entries.c.reason, catalog_entries.c.kind)
         statement = (

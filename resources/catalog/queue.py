@@ -6,7 +6,7 @@ clock of the database, and whoever lost it can record nothing (see `Catalog.comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import fields
 from itertools import islice
 from typing import Any, TypeVar
@@ -53,6 +53,7 @@ from resources.catalog.schema import (
 from resources.records import ENDINGS, Ending
 
 T = TypeVar("T")
+Years = int | tuple[int, ...]  # a year, or several
 
 _BATCH = 5_000  # of one transaction: so many that its sync hardly counts, so few that nobody waits long behind it
 _WISH_S = 3.0
@@ -93,6 +94,15 @@ class Queue(Database):
                 rows = [{"run_id": run_id, "work_id": work_id} for work_id in batch]
                 connection.execute(_ADD_TO_RUN, rows)
         return counted
+
+    def plan_hashes(self, work_ids: Iterable[str]) -> dict[str, str]:
+        """The plans with which those of these works are known that are known at all."""
+        return {work_id: plan for portion in portions(work_ids) for work_id, plan in self._plan_hashes(portion)}
+
+    @patiently
+    def _plan_hashes(self, work_ids: list[str]) -> list[tuple[str, str]]:
+        with self._read() as connection:
+            return _known_plans(connection, work_ids)
 
     def reopen(self, work_ids: Iterable[str]) -> int:
         """Have these works done again from the start, whatever came of them; works that somebody holds are not."""
@@ -144,7 +154,7 @@ class Queue(Database):
         limit: int,
         lease_s: float,
         *,
-        year: int | None = None,
+        year: Years | None = None,
         run_id: str | None = None,
         exclude_groups: Set[str] = frozenset(),
         after: tuple[int, str] | None = None,
@@ -217,7 +227,7 @@ class Queue(Database):
             ).rowcount
 
     @patiently
-    def queue_counts(self, year: int | None = None, run_id: str | None = None) -> QueueCounts:
+    def queue_counts(self, year: Years | None = None, run_id: str | None = None) -> QueueCounts:
         with self._read() as connection:
             now = now_of(connection)
             later = queue.c.not_before > now
@@ -249,7 +259,7 @@ class Queue(Database):
         return sorted((DueWorks(*row) for row in rows), key=lambda row: row.year or 0, reverse=True)
 
     @patiently
-    def next_due(self, year: int | None = None, run_id: str | None = None) -> float | None:
+    def next_due(self, year: Years | None = None, run_id: str | None = None) -> float | None:
         """When the next work comes due that is not due now: its wait ends, or the lease on it."""
         with self._read() as connection:
             now, scope = now_of(connection), _scope(year, run_id)
@@ -262,7 +272,7 @@ class Queue(Database):
         return min((t for t in (waits, leases) if t is not None), default=None)
 
     @patiently
-    def parked(self, year: int | None = None, run_id: str | None = None) -> list[ParkedGroup]:
+    def parked(self, year: Years | None = None, run_id: str | None = None) -> list[ParkedGroup]:
         """Who is being waited for, by how many works, from when to when, and why; the largest crowd first."""
         with self._read() as connection:
             until = queue.c.not_before
@@ -328,8 +338,10 @@ class Queue(Database):
             raise CatalogError(f"the catalog {self.name} knows no run {run_id}. Start the run first.")
 
 
-def year_is(column: ColumnElement[int | None], year: int) -> ColumnElement[bool]:
+def year_is(column: ColumnElement[int | None], year: Years) -> ColumnElement[bool]:
     """Year 0 stands for works without a year, as it does in the lake."""
+    if isinstance(year, tuple):
+        return or_(*(year_is(column, one) for one in year))
     return column.is_(None) if year == 0 else column == year
 
 
@@ -341,7 +353,7 @@ def _behind(position: tuple[int, str] | None) -> list[ColumnElement[bool]]:
     return [and_(queue.c.priority == priority, queue.c.work_id > work_id), queue.c.priority < priority]
 
 
-def _scope(year: int | None, run_id: str | None) -> list[ColumnElement[bool]]:
+def _scope(year: Years | None, run_id: str | None) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = [true()]
     if year is not None:
         conditions.append(year_is(queue.c.year, year))
@@ -374,10 +386,14 @@ def _wake(connection: Connection, now: float) -> None:
     connection.execute(update(queue).where(LEASED, queue.c.lease_until < now).values(**_AGAIN, updated_at=now))
 
 
+def _known_plans(connection: Connection, work_ids: Collection[str]) -> list[tuple[str, str]]:
+    plans = select(queue.c.work_id, queue.c.plan_hash).where(queue.c.work_id.in_(work_ids))
+    return [(row.work_id, row.plan_hash) for row in connection.execute(plans)]
+
+
 def _enqueue_batch(connection: Connection, batch: dict[str, NewItem]) -> Enqueued:
     now = now_of(connection)
-    plans = select(queue.c.work_id, queue.c.plan_hash).where(queue.c.work_id.in_(batch))
-    known = {row.work_id: row.plan_hash for row in connection.execute(plans)}
+    known = dict(_known_plans(connection, batch))
     new = [
         batch[work_id] for work_id in sorted(batch.keys() - known.keys())
     ]  # in order: two who add them cannot deadlock

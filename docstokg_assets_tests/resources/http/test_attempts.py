@@ -143,8 +143,7 @@ def test_time_spent_waiting_for_the_limiter_is_told(
     for _ in range(2):
         client.ask(Request(server.url, Role.METADATA))
     first, second = (record.extra.get("sleep_ms", 0) for record in client.attempts)
-    assert first < 50
-    assert 150 <= second < 2000
+    assert first < second and second >= 150
 
 
 @pytest.mark.parametrize(

@@ -216,12 +216,10 @@ def test_of_a_huge_robots_the_first_500_kib_count(
     assert len(huge) > 8_000_000
     server = serve(lambda request: answers.ok(huge if request.path == "/robots.txt" else b"page"))
     client = polite(robots=True, hosts=catalog)
-    began = time.monotonic()
     with pytest.raises(RobotsRefused):
         client.ask(Request(f"{server.url}/early", Role.LANDING))
     for free in ("/", "/late"):
         assert client.ask(Request(f"{server.url}{free}", Role.LANDING)).body == b"page"
-    assert time.monotonic() - began < 5
     row = catalog.robots(f"{server.host}:{server.port}")
     assert row is not None and MAX_ROBOTS_BYTES - 100 <= len(row.body) <= MAX_ROBOTS_BYTES
 

@@ -229,12 +229,12 @@ def test_a_server_that_is_gone_stops_requests_until_it_is_back(
             began = time.monotonic()
             with pytest.raises(LimiterUnavailable, match=r"on 127\.0\.0\.1 cannot be used"):
                 limiter.enter(only(demand(1)))
-            assert time.monotonic() - began < 2.5
+            assert time.monotonic() - began < 10
         with pytest.raises(LimiterUnavailable):
             open_limiter(backend)
     finally:
         server.start()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while True:
         try:
             assert limiter.enter(only(demand(1))) == 0.0
@@ -257,10 +257,10 @@ def test_a_server_that_does_not_answer_stops_requests_and_is_not_waited_for_by_e
         for _ in range(20):
             with pytest.raises(LimiterUnavailable):
                 limiter.enter(only(demand(1)))
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 12, "were each to wait for it, twenty seconds and more"
     finally:
         server.freeze(False)
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 30
     while True:
         try:
             assert limiter.enter(only(demand(1))) == 0.0

@@ -1,0 +1,24 @@
+"""Which works somebody may mean who asks for one; the stories themselves are told in `cli/test_why.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from docstokg_assets.story import coarse_pieces, is_meant
+from docstokg_assets.works import Work
+
+
+@pytest.mark.parametrize("wanted", ["2401.00001", "arXiv:2401.00001v1", "https://arxiv.org/abs/2401.00001v3"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work("W1", arxiv_id="2401.00001v2"),
+        Work("W1", arxiv_id="2401.00001"),
+        Work("W1", doi="10.48550/arXiv.2401.00001"),
+    ],
+    ids=["with version", "without", "by its DOI"],
+)
+def test_an_arxiv_paper_is_found_whichever_version_is_asked_for(wanted: str, work: Work) -> None:
+    assert is_meant(wanted, work)
+    assert all(piece in str(work.to_json()) for piece in coarse_pieces(wanted))
+    assert not is_meant("2401.00002", work)
