@@ -46,7 +46,7 @@ SELECT 'works known' AS what, count(*) AS number FROM queue
 UNION ALL SELECT 'works finished', count(*) FROM queue WHERE state = 'done'
 UNION ALL SELECT 'works to be tried again', count(*) FROM queue WHERE state = 'retry'
 UNION ALL SELECT 'works in hand', count(*) FROM queue WHERE state = 'leased'
-UNION ALL SELECT 'works waiting', count(*) FROM queue WHERE state = 'queued'
+UNION ALL SELECT 'works in the queue', count(*) FROM queue WHERE state = 'queued'
 UNION ALL SELECT 'full texts', coalesce({_FULL_TEXT}, 0) FROM catalog_entries
 UNION ALL SELECT 'HTML only', count(*) FROM catalog_entries WHERE reason = 'html-only'
 UNION ALL SELECT 'files', count(*) FROM artifacts

@@ -33,20 +33,20 @@ class State:
     total: int = 0
     finished: int = 0
     saved: int | None = 0
-    parked: int = 0
+    later: int = 0
     works_per_s: float = 0.0
     waiting: str = ""
     hosts: str = ""
 
     @property
     def counts(self) -> list[str]:
-        """Works, speed, yield and parked works in words; empty where there is nothing to say yet."""
+        """Works, speed, yield and waiting works in words; empty where there is nothing to say yet."""
         started = self.finished > 0
         return [
             f"{self.finished:,}/{self.total:,} works" if self.total else "",
             f"{self.works_per_s:.1f}/s" if started else "",
             f"yield {self.saved / self.finished:.0%}" if started and self.saved is not None else "",
-            f"{self.parked:,} parked" if self.parked else "",
+            f"{self.later:,} waiting" if self.later else "",
         ]
 
     @property
@@ -156,7 +156,7 @@ class RunDisplay:
 
     def update(self, progress: Progress) -> None:
         state = self._state
-        state.finished, state.parked = progress.finished, progress.later
+        state.finished, state.later = progress.finished, progress.later
         state.saved = None if state.saved is None else progress.saved
         state.works_per_s = progress.finished / max(0.001, time.monotonic() - self._pass_began)
         state.waiting = waiting_text(progress.waiting)

@@ -462,9 +462,9 @@ def test_a_narrow_terminal_cuts_the_hosts_and_not_the_numbers() -> None:
     with Display(terminal, [state]):
         pass
     shown = cast(io.StringIO, terminal.file).getvalue()
-    for text in ("2024", "560/1,200 works", "25.3/s", "yield 75%", "3 parked", "…"):
+    for text in ("2024", "560/1,200 works", "25.3/s", "yield 75%", "3 waiting", "…"):
         assert text in shown
-    assert state.line().startswith("2024: downloading, 560/1,200 works, 25.3/s, yield 75%, 3 parked, asking a-host")
+    assert state.line().startswith("2024: downloading, 560/1,200 works, 25.3/s, yield 75%, 3 waiting, asking a-host")
 
 
 # -- names and help -------------------------------------------------------------------------------------------------
