@@ -124,8 +124,8 @@ class _Watch:
             self._last_line = now
             waiting = waiting_text(progress.waiting, most=3)
             self._context.log.info(
-                f"{state['finished']} of {self._total} works finished, {state['saved']} with full text, {progress.later} waiting, "
-                f"{speed:.1f} works/s" + (f"; waiting for {waiting}" if waiting else "")
+                f"{state['finished']} of {self._total} works finished, {state['saved']} with full text, "
+                f"{progress.later} waiting, {speed:.1f} works/s" + (f"; waiting for {waiting}" if waiting else "")
             )
 
 
@@ -138,7 +138,9 @@ def _this_pass(result: PassResult) -> Mapping[str, Any]:
         "requests": result.requests,
         "bytes": result.bytes,
         "seconds": round(result.elapsed_s, 1),
-        "works per second": round((result.finished - result.to_retry) / result.elapsed_s, 2) if result.elapsed_s else 0.0,
+        "works per second": round((result.finished - result.to_retry) / result.elapsed_s, 2)
+        if result.elapsed_s
+        else 0.0,
     }
 
 

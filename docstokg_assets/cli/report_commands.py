@@ -6,6 +6,8 @@ Heavy imports stand inside the functions, so that other commands do not pay for 
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -17,7 +19,10 @@ import typer
 from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, overrides_from
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from docstokg_assets.config import ContentDownloadConfig
+    from docstokg_assets.telemetry.report import Report
     from resources.catalog import Catalog, Location, Run
     from resources.records import Answer
 
@@ -65,9 +70,22 @@ def report(
     if format is ReportFormat.TABLE:
         from rich.console import Console
 
-        Console().print(reports.to_terminal(built))
+        show_report(console := Console(), built)
+        console.print(reports.headline(built), style="bold", highlight=False)
     else:
         typer.echo(reports.to_markdown(built) if format is ReportFormat.MD else reports.to_json(built), nl=False)
+
+
+def show_report(console: Console, built: Report) -> None:
+    """The tables, and questions that can be copied as they stand."""
+    from docstokg_assets.cli.progress import say
+    from docstokg_assets.telemetry import report as reports
+
+    console.print(reports.to_terminal(built))
+    root, program = os.path.relpath(built.data_root), Path(sys.executable).with_name("content")
+    command = "content" if shutil.which("content") else os.path.relpath(program)
+    say(console, reports.questions(root if not root.startswith("..") else built.data_root, command), verbatim=True)
+    console.print()
 
 
 def query(
@@ -186,7 +204,6 @@ def _print_json(answer: Answer) -> None:
 
 def _print_csv(answer: Answer) -> None:
     import csv
-    import sys
 
     from docstokg_assets.telemetry.files import csv_cell
 

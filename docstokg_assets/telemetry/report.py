@@ -302,7 +302,7 @@ def to_markdown(report: Report) -> str:
         "",
         f"*{report.scope} · {moment(report.generated_at)} UTC*",
         "",
-        *(f"**{line}**  " for line in headline(report).splitlines()),
+        "  \n".join(f"**{line}**" for line in headline(report).splitlines()),
         "",
     ]
     for table in tables(report):
