@@ -131,11 +131,16 @@ def _configured(config: Path | None, out: Path | None) -> Location:
 
 def _ask(location: Location, sql: str, timeout_s: float, max_rows: int) -> Answer:
     from resources.catalog import CatalogError, QueryRefused, ask
+    from resources.catalog.schema import metadata
 
     check_there(location)
     try:
         return ask(location, sql, timeout_s=timeout_s, max_rows=max_rows)
     except QueryRefused as error:
-        fail(f"the query was not answered: {error}.")
+        unknown = any(words in str(error) for words in ("no such table", "does not exist"))
+        fail(
+            f"the query was not answered: {error}."
+            + (f" There are {', '.join(sorted(metadata.tables))}." if unknown else "")
+        )
     except CatalogError as error:
         fail(str(error))

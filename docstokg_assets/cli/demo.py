@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from docstokg_assets.cli.report_commands import DEMO
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -37,7 +39,7 @@ _MODULE = "docstokg_assets.definitions"
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Data root of the demo.")] = Path("data/demo"),
+    out: Annotated[Path, typer.Option("--out", help="Data root of the demo.")] = DEMO,
     ui: Annotated[bool, typer.Option("--ui", help="Open the Dagster UI on what is there instead.")] = False,
     port: Annotated[int, typer.Option("--port", help="Port of the Dagster UI.")] = 3000,
 ) -> None:

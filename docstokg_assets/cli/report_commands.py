@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from resources.records import Answer
 
 SHOWN_ROWS = 100
+DEMO = Path("data/demo")  # where `make demo` works
 
 
 class ReportFormat(StrEnum):
@@ -107,8 +108,10 @@ def query(
         fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
     try:
         text = Path(sql).read_text(encoding="utf-8") if sql.endswith(".sql") else sql
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{sql} cannot be read: {error}")
+    except OSError as error:
+        fail(f"{sql} cannot be read: {error.strerror}. Give a file of SQL, or the SELECT itself.")
+    except UnicodeDecodeError:
+        fail(f"{sql} cannot be read: it is not UTF-8 text. Give a file of SQL, or the SELECT itself.")
     try:
         answer = query_lake(data_root, text, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
     except QueryError as error:
@@ -145,7 +148,8 @@ def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
 def check_there(location: Location) -> None:
     """A catalog in a file is not made by asking for it. A server says by itself when it knows none."""
     if isinstance(location, Path) and not location.is_file():
-        fail(f"there is no catalog at {location}. Give the data root with --out; `content pull` makes one.")
+        demo = f" That of the demo is there: --out {DEMO}." if (DEMO / location.name).is_file() else ""
+        fail(f"there is no catalog at {location}. Give the data root with --out; `content pull` makes one.{demo}")
 
 
 def check_known(catalog: Catalog, run_id: str | None, data_root: Path) -> Run | None:

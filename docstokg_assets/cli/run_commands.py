@@ -500,18 +500,12 @@ def _show_dry_run(services: Services, run: DownloadRun, format: QueryFormat) -> 
 
 
 def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple[str | None, ...]]) -> None:
-    """Who would be asked how often, and the first works with what would be tried for them."""
+    """The first works with what would be tried for them, and who would be asked how often."""
     from rich.console import Console
 
     from docstokg_assets.cli.progress import plural, say
     from resources.records import Answer
 
-    resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)
-    rows = tuple((*who, count) for who, count in resolvers.most_common())
-    print_answer(Answer(("resolver", "tier", "URLs"), rows, False), QueryFormat.TABLE, "")
-    hosts = Counter(urlsplit(row[4] or "").hostname for row in candidates)
-    busiest = tuple(hosts.most_common(_FIRST))
-    print_answer(Answer(("host", "URLs"), busiest, len(hosts) > _FIRST), QueryFormat.TABLE, "the first {}")
     console = Console()
     for work in works[:_FIRST]:
         _say(console, f"{work[0]}  {work[1] or ''}".rstrip())
@@ -520,6 +514,12 @@ def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple
             say(console, line, verbatim=True)
     if len(works) > _FIRST:
         _say(console, f"… and {plural(len(works) - _FIRST, 'work')} more; --format csv or json shows all")
+    resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)
+    rows = tuple((*who, count) for who, count in resolvers.most_common())
+    print_answer(Answer(("resolver", "tier", "URLs"), rows, False), QueryFormat.TABLE, "")
+    hosts = Counter(urlsplit(row[4] or "").hostname for row in candidates)
+    busiest = tuple(hosts.most_common(_FIRST))
+    print_answer(Answer(("host", "URLs"), busiest, len(hosts) > _FIRST), QueryFormat.TABLE, "the first {}")
 
 
 def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:

@@ -70,11 +70,17 @@ class HostRow:
 def explain_resolvers(
     loaded: Loaded[ContentDownloadConfig], registry: Mapping[str, type[Resolver]] | None = None
 ) -> list[ResolverRow]:
-    """All known resolvers: those in the configured order first."""
+    """All known resolvers, as plans ask them: by tier, then by rank; last those that are not in the order."""
     known = load_resolvers() if registry is None else registry
     order = loaded.value.resolvers.order
     names = [*order, *(name for name in known if name not in order)]
-    return [_resolver_row(loaded, known[name]) for name in names]
+    settings = loaded.value.resolvers.by_name()
+
+    def turn(name: str) -> tuple[bool, int, int]:
+        resolver = known[name].from_config(settings[name], order.index(name) if name in order else None)
+        return name not in order, resolver.tier.order, resolver.rank
+
+    return [_resolver_row(loaded, known[name]) for name in sorted(names, key=turn)]
 
 
 def explain_hosts(loaded: Loaded[ContentDownloadConfig]) -> list[HostRow]:
