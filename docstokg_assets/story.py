@@ -189,7 +189,9 @@ def _help(
     if silent:
         lacks = " (it has no DOI)" if work.doi is None else ""
         yield f"Not needed or not applicable to this work{lacks}: {', '.join(silent)}."
-    yield from (f"{name} was not asked: {why}." for name, why in off)
+    for why in dict.fromkeys(why for _, why in off):
+        names = [name for name, its in off if its == why]
+        yield f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not asked: {why}."
     if queued.state == "done" and entry is not None:
         yield "It is tried again when there is something new: another resolver, location or rule (or Dagster's `force`)."
 
