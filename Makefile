@@ -21,7 +21,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the tested versions into $(VENV) (once, a minute or two) ..."
+	@echo "Installing the tested versions into $(VENV): once, some 320 MB to download, a minute or two ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -46,8 +46,11 @@ else
 endif
 
 materialize: instance  ## collect one year from a shell or CI: make materialize YEAR=2024
-	@test -n "$(YEAR)" || { echo "Say which year: make materialize YEAR=2024"; exit 2; }
-	@$(BIN)/dagster asset materialize --select '*' --partition $(YEAR) -m docstokg_assets.definitions
+	@echo "$(YEAR)" | grep -Eqx '[0-9]{4}' || \
+	  { echo "Say which year of publication, with four digits: make materialize YEAR=2024 (not '$(YEAR)')"; exit 2; }
+	@PYTHONWARNINGS=ignore bash -o pipefail -c "$(BIN)/dagster asset materialize --select '*' --partition $(YEAR) \
+	  -m docstokg_assets.definitions 2>&1 | tee $(DAGSTER_HOME)/materialize.log" || \
+	  { sed -nE 's/^dagster\..*(Failure|Error): /content: /p' $(DAGSTER_HOME)/materialize.log | tail -n 1; exit 2; }
 
 test: $(STAMP)  ## lint, types, import rules and all tests
 	@$(BIN)/ruff check .
@@ -56,5 +59,6 @@ test: $(STAMP)  ## lint, types, import rules and all tests
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -n 4 --dist loadfile
 
-clean:  ## remove the environment and what the demo made
-	rm -rf $(VENV) .dagster data
+clean:  ## remove the environment and the demo's data; other data and the run history stay
+	rm -rf $(VENV) $(DATA)
+	@test ! -d $(DAGSTER_HOME) || echo "Kept: $(DAGSTER_HOME), the history of all Dagster runs."

@@ -21,16 +21,19 @@ class Leftovers:
     orphans: list[Found]
     stale_parts: list[Found]
     named: int  # files that the catalog names
+    young: int  # files that it does not name, but that are too young to be judged
 
 
 def find_leftovers(catalog: Catalog, store: ArtifactStore, older_than_s: float) -> Leftovers:
     before = time.time() - older_than_s
-    old = [found for folder in ARTIFACT_FOLDERS for found in store.iter_files(folder) if found.changed_at < before]
+    lying = [found for folder in ARTIFACT_FOLDERS for found in store.iter_files(folder)]
     named = set(catalog.named_files())
+    unnamed = [found for found in lying if found.path not in named]
     return Leftovers(
-        [found for found in old if found.path not in named],
+        [found for found in unnamed if found.changed_at < before],
         [part for folder in ARTIFACT_FOLDERS for part in store.stale_parts(older_than_s, folder)],
         len(named),
+        sum(found.changed_at >= before for found in unnamed),
     )
 
 

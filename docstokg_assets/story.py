@@ -6,9 +6,10 @@ command's (`cli/why_command.py`); what a reason means is in `telemetry/reasons.p
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -26,6 +27,8 @@ REASONS_PAGE = "docs/reasons.md"
 _OF_THE_HOST = frozenset({Status.BREAKER_OPEN, Status.BREAKER_HALF_OPEN, Status.BREAKER_CLOSED})
 _NOT_SENT = frozenset({Status.SKIPPED, Status.ROBOTS_DISALLOWED})
 _MOST_TRIES = 40
+_DID_NOT_ASK = "did not ask"
+_FILE_NAME = re.compile(r".+__(W[0-9]+)\.[a-z]{3,5}")  # as `naming` makes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,12 @@ class Story:
     why: tuple[str, ...]
     help: tuple[str, ...]
     links: tuple[str, ...]
+
+
+def without_file_name(wanted: str) -> str:
+    """The work id, where the name of a stored file is given instead; what was given otherwise."""
+    named = _FILE_NAME.fullmatch(wanted)
+    return named[1] if named else wanted
 
 
 def coarse_pieces(wanted: str) -> list[str]:
@@ -94,7 +103,7 @@ def tell(
     """`resolvers` are those in use, `off` the others, each with the reason why it is not; `also_of`: works with the same file."""
     work = Work.from_json(queued.record)
     known = (work.doi and f"doi:{work.doi}", work.arxiv_id and f"arXiv:{work.arxiv_id}", work.pmcid)
-    tries = tuple(_tries(attempts, _failures(queued, entry)))
+    tries = tuple(_folded(_tries(attempts, _failures(queued, entry))))
     reason = _reason(queued, entry, now)
     flags = [Flag(flag) for flag in (entry.meta.get("flags", ()) if entry else ())]
     tokens = dict.fromkeys([*filter(None, (reason, *(one.reason for one in tries)))])
@@ -193,8 +202,10 @@ def _help(
     silent = [resolver.name for resolver in resolvers if not resolver.applies(work)]
     if silent:
         lacks = " (it has no DOI)" if work.doi is None else ""
-        yield f"Had nothing to go by for this work{lacks}: {', '.join(silent)}."
-    yield from (f"{name} was not asked: {why}." for name, why in off)
+        yield f"Not needed or not applicable to this work{lacks}: {', '.join(silent)}."
+    for why in dict.fromkeys(why for _, why in off):
+        names = [name for name, its in off if its == why]
+        yield f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not asked: {why}."
     if queued.state == "done" and entry is not None:
         yield "It is tried again when there is something new: another resolver, location or rule (or Dagster's `force`)."
 
@@ -226,6 +237,16 @@ def _tries(attempts: Sequence[AttemptRecord], failures: dict[str, str]) -> Itera
         yield _try(chain, failures, fetching)
 
 
+def _folded(tries: Iterable[Try]) -> Iterator[Try]:
+    """The same question with the same answer is told once, at its first time."""
+    alike: dict[Try, list[Try]] = {}
+    for one in tries:
+        alike.setdefault(replace(one, at=""), []).append(one)
+    for first, *others in alike.values():
+        times = f"; the same {len(others) + 1} times" if others else ""
+        yield replace(first, answer=f"{first.answer}{times}")
+
+
 def _goes_on(before: AttemptRecord, after: AttemptRecord) -> bool:
     """A redirect leads on, a retry asks again, and a verdict is about the file that came before it."""
     if before.resolver != after.resolver or (before.verb == "HEAD") != (after.verb == "HEAD"):
@@ -248,7 +269,7 @@ def _try(chain: Sequence[AttemptRecord], failures: dict[str, str], fetching: Set
     answer = "; ".join(filter(None, [_answer(last, reason), *ways, "it named no new copy" if idle else ""]))
     what = {"metadata": "asked the API of", "landing": "read a page of"}.get(first.role or "", "fetched a file from")
     what = "looked for a file at" if first.verb == "HEAD" else what
-    what = "did not ask" if last is first and last.status in _NOT_SENT else what
+    what = _DID_NOT_ASK if last is first and last.status in _NOT_SENT else what
     at = first.ts.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     shown = str(reason) if reason is not None else None
     return Try(first.resolver or "–", first.host or "–", what, answer, shown, first.url, at)
@@ -283,7 +304,8 @@ def as_text(story: Story, width: int) -> str:
     lines += [" ".join(story.identifiers)] if story.identifiers else []
     lines += ["", *textwrap.wrap(story.ending, width, break_long_words=False, break_on_hyphens=False), ""]
     if story.tries:
-        lines.append(f"What was tried ({_count(len(story.tries), 'question')}, from {story.tries[0].at} UTC on)")
+        asked = sum(one.what != _DID_NOT_ASK for one in story.tries)
+        lines.append(f"What was tried ({_count(asked, 'question')}, from {story.tries[0].at} UTC on)")
         for number, one in enumerate(story.tries[:_MOST_TRIES], 1):
             token = f" [{one.reason}]" if one.reason else ""
             head = f"{number:3}. {one.resolver} {one.what} {one.host}: {one.answer}{token}"

@@ -91,8 +91,8 @@ def one_pass(
         result = run.drain(year=of, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
     counts = opened.catalog.queue_counts(of)
     context.log.info(
-        f"The pass ended ({result.ended}): {result.finished} works finished, {result.saved} saved; "
-        f"{counts.done} of {counts.total} are done, {counts.parked} parked, {counts.retry} tried again later."
+        f"The pass ended ({result.ended}): {result.finished - result.to_retry} works finished, {_with_full_text(result)} "
+        f"with full text; {counts.done} of {counts.total} are finished, {counts.parked + counts.retry} waiting."
     )
     return result, run.folder
 
@@ -136,22 +136,28 @@ class _Watch:
             self._last_line = now
             waiting = waiting_text(progress.waiting, most=3)
             self._context.log.info(
-                f"{state['finished']} of {self._total} works finished, {state['saved']} saved, {progress.later} later, "
-                f"{speed:.1f} works/s" + (f"; waiting for {waiting}" if waiting else "")
+                f"{state['finished']} of {self._total} works finished, {state['saved']} with full text, "
+                f"{progress.later} waiting, {speed:.1f} works/s" + (f"; waiting for {waiting}" if waiting else "")
             )
 
 
 def _this_pass(result: PassResult) -> Mapping[str, Any]:
     return {
         "ended": result.ended,
-        "finished in this pass": result.finished,
-        "saved in this pass": result.saved,
-        "parked in this pass": result.parked,
+        "finished in this pass": result.finished - result.to_retry,
+        "with full text in this pass": _with_full_text(result),
+        "waiting after this pass": result.parked + result.to_retry,
         "requests": result.requests,
         "bytes": result.bytes,
         "seconds": round(result.elapsed_s, 1),
-        "works per second": round(result.finished / result.elapsed_s, 2) if result.elapsed_s else 0.0,
+        "works per second": round((result.finished - result.to_retry) / result.elapsed_s, 2)
+        if result.elapsed_s
+        else 0.0,
     }
+
+
+def _with_full_text(result: PassResult) -> int:
+    return result.saved - result.html_only
 
 
 def _the_year(catalog: Catalog, year: Years) -> Mapping[str, Any]:
@@ -162,9 +168,8 @@ def _the_year(catalog: Catalog, year: Years) -> Mapping[str, Any]:
         "dagster/row_count": _saved(catalog, year),
         "works": counts.total,
         "finished": counts.done,
-        "parked": counts.parked,
-        "tried again later": counts.retry,
-        "still due": counts.queued_due,
+        "waiting": counts.parked + counts.retry,
+        "still to do": counts.queued_due,
         "coverage": round(counts.done / counts.total, 4) if counts.total else 0.0,
         "how works ended": shown.outcome_table(catalog.outcome_counts(year)),
         "waiting for": shown.table(

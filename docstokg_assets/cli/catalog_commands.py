@@ -40,7 +40,7 @@ SELECT 'works known' AS what, count(*) AS number FROM queue
 UNION ALL SELECT 'works finished', count(*) FROM queue WHERE state = 'done'
 UNION ALL SELECT 'works to be tried again', count(*) FROM queue WHERE state = 'retry'
 UNION ALL SELECT 'works in hand', count(*) FROM queue WHERE state = 'leased'
-UNION ALL SELECT 'works waiting', count(*) FROM queue WHERE state = 'queued'
+UNION ALL SELECT 'works in the queue', count(*) FROM queue WHERE state = 'queued'
 UNION ALL SELECT 'full texts', coalesce({_FULL_TEXT}, 0) FROM catalog_entries
 UNION ALL SELECT 'HTML only', count(*) FROM catalog_entries WHERE reason = 'html-only'
 UNION ALL SELECT 'files', count(*) FROM artifacts
@@ -122,11 +122,16 @@ def query(
 
 def _ask(location: Location, sql: str, timeout_s: float, max_rows: int) -> Answer:
     from resources.catalog import CatalogError, QueryRefused, ask
+    from resources.catalog.schema import metadata
 
     check_there(location)
     try:
         return ask(location, sql, timeout_s=timeout_s, max_rows=max_rows)
     except QueryRefused as error:
-        fail(f"the query was not answered: {error}.")
+        unknown = any(words in str(error) for words in ("no such table", "does not exist"))
+        fail(
+            f"the query was not answered: {error}."
+            + (f" There are {', '.join(sorted(metadata.tables))}." if unknown else "")
+        )
     except CatalogError as error:
         fail(str(error))

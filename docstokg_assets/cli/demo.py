@@ -13,11 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from docstokg_assets.cli.report_commands import DEMO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +39,7 @@ _MODULE = "docstokg_assets.definitions"
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Data root of the demo.")] = Path("data/demo"),
+    out: Annotated[Path, typer.Option("--out", help="Data root of the demo.")] = DEMO,
     ui: Annotated[bool, typer.Option("--ui", help="Open the Dagster UI on what is there instead.")] = False,
     port: Annotated[int, typer.Option("--port", help="Port of the Dagster UI.")] = 3000,
 ) -> None:
@@ -49,7 +51,7 @@ def demo(
     console = Console()
     root = out.resolve()
     try:
-        with _sandbox(root) as sandbox:
+        with _sandbox(console, root) as sandbox:
             environment = _environment(root, sandbox)
             code = _serve_ui(console, environment, port) if ui else _collect(console, root, environment)
     except SandboxError as error:
@@ -58,22 +60,25 @@ def demo(
     raise typer.Exit(code)
 
 
-@contextmanager
-def _sandbox(root: Path) -> Iterator[Sandbox]:
-    from docstokg_assets.sandbox.handle import Sandbox, SandboxError
+def _sandbox(console: Console, root: Path) -> Sandbox:
+    from docstokg_assets.sandbox.handle import Sandbox
 
-    first_and_last = (YEARS[0], YEARS[-1])
-    with ExitStack() as stack:
+    # The port is part of the configuration: while it is the same, so is the configuration's hash.
+    port, years = 0 if _is_taken(_PORT) else _PORT, (YEARS[0], YEARS[-1])
+    box = Sandbox.start(root / "sandbox", works_per_year=WORKS_PER_YEAR, years=years, profile="demo", port=port)
+    if port != _PORT:
+        console.print(f"Port {_PORT} is taken; the sandbox uses {box.port}.", highlight=False)
+    return box
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            # The port is part of the configuration: while it is the same, so is the configuration's hash.
-            sandbox = Sandbox.start(
-                root / "sandbox", works_per_year=WORKS_PER_YEAR, years=first_and_last, profile="demo", port=_PORT
-            )
-        except SandboxError:
-            sandbox = Sandbox.start(
-                root / "sandbox", works_per_year=WORKS_PER_YEAR, years=first_and_last, profile="demo"
-            )
-        yield stack.enter_context(sandbox)
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
 
 
 def _environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
@@ -107,7 +112,8 @@ def _dagster(*arguments: str) -> list[str]:
 
 
 def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> int:
-    from docstokg_assets.cli.progress import Display, State
+    from docstokg_assets.cli.progress import Display, State, say
+    from docstokg_assets.cli.run_commands import ENDING
     from resources.catalog.catalog import Catalog
 
     console.print(
@@ -126,8 +132,9 @@ def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> in
                     time.sleep(0.5)
                 _refresh(catalog, states, runs, began)
         except KeyboardInterrupt:
+            say(console, ENDING)
             _end(runs)
-            console.print("Interrupted; nothing is lost. Run the same command again to go on.")
+            say(console, "Interrupted; nothing is lost. Run the same command again to go on.")
             return 130
         failed = [year for year, process in zip(YEARS, runs, strict=True) if process.returncode != 0]
         if failed:
@@ -153,15 +160,18 @@ def _start_runs(root: Path, environment: Mapping[str, str]) -> list[subprocess.P
 
 
 def _end(runs: Sequence[subprocess.Popen[bytes]], number: signal.Signals = signal.SIGTERM) -> None:
-    """Ask every process and its children to end; what does not within its grace is killed."""
+    """Ask every process and its children to end; what does not within its grace, or until a second Ctrl-C, is killed."""
     for process in runs:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-    for process in runs:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=10)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    try:
+        for process in runs:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=10)
+    finally:
+        for process in runs:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _log(root: Path, year: int) -> Path:
@@ -182,7 +192,7 @@ def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subproces
         report = reports.get(state.label)
         counts = catalog.queue_counts(int(state.label))
         ended = process.poll() is not None
-        state.total, state.finished, state.parked = counts.total, counts.done, counts.parked + counts.retry
+        state.total, state.finished, state.later = counts.total, counts.done, counts.parked + counts.retry
         state.saved = sum(o.count for o in catalog.outcome_counts(int(state.label)) if o.reason is Reason.OK)
         state.phase = "done" if ended else str(report["phase"]) if report else state.phase
         if report is None:
@@ -195,13 +205,15 @@ def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subproces
 def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_before: set[str]) -> None:
     from datetime import UTC, datetime
 
-    from docstokg_assets.cli.progress import plural
+    from docstokg_assets.cli.progress import plural, say
+    from docstokg_assets.cli.report_commands import show_report
+    from docstokg_assets.cli.run_commands import tell_what_is_left
     from docstokg_assets.telemetry import report as reports
     from docstokg_assets.telemetry.metrics import Scope
 
     built = reports.build_report(root, Scope(), catalog, datetime.now(UTC))
     (root / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
-    console.print(reports.to_terminal(built))
+    show_report(console, built)
     stored = [artifact for artifact in catalog.artifacts_after(0, 1_000_000) if artifact.stored_at >= began]
     again = _fetched_again(catalog, began, done_before)
     if stored:
@@ -209,8 +221,10 @@ def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_
         console.print(f"First file after {first:.1f} s, {plural(len(stored), 'file')} in {time.time() - began:.0f} s.")
     if done_before and not again:
         console.print(f"[bold green]Nothing was downloaded again:[/] {len(done_before)} works were finished before.")
-    console.print(f"Report: {root / 'summary.md'}    Logs: {root / 'logs'}")
-    console.print("Open the Dagster UI on all this with [bold]make ui[/].")
+    say(console, f"Report: {root / 'summary.md'}\nLogs: {root / 'logs'}", verbatim=True)
+    say(console, "Open the Dagster UI on all this with: make ui")
+    tell_what_is_left(console, catalog, 0, len(stored), run_id=None)
+    console.print(reports.headline(built), style="bold", highlight=False)
 
 
 def _fetched_again(catalog: Catalog, began: float, done_before: set[str]) -> set[str]:
@@ -226,14 +240,10 @@ def _fetched_again(catalog: Catalog, began: float, done_before: set[str]) -> set
 
 def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> int:
     """`dagster dev` on the same data, with the sandbox beside it, so that further years can be launched from the UI."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            typer.echo(f"content: port {port} is taken; choose another one: make ui PORT={port + 1}", err=True)
-            return 2
-    console.print(f"Dagster UI: [bold]http://127.0.0.1:{port}[/]   (Ctrl-C ends it, and the sandbox with it)")
+    if _is_taken(port):
+        typer.echo(f"content: port {port} is taken; choose another one: make ui PORT={port + 1}", err=True)
+        return 2
+    console.print("Starting the Dagster UI …")
     command = _dagster("dev", "-m", _MODULE, "-h", "127.0.0.1", "-p", str(port), "--log-level", "error")
     quiet = {"PYTHONWARNINGS": "ignore"}  # that `dagster dev` is to be called `dg dev` one day is no news to a user
     # Not in the project's folder: the dagster.yaml there is the one of DAGSTER_HOME, which Dagster would remark upon.
@@ -241,10 +251,21 @@ def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> in
     server = subprocess.Popen(command, env={**environment, **quiet}, cwd=home, start_new_session=True)
     with _signals_end_it():
         try:
+            while server.poll() is None and not _answers(port):
+                time.sleep(0.2)
+            if server.poll() is None:
+                url = f"http://127.0.0.1:{port}"
+                console.print(f"Dagster UI: [bold]{url}[/]   (Ctrl-C ends it, and the sandbox with it)", soft_wrap=True)
             return server.wait()
         except KeyboardInterrupt:
             _end([server], signal.SIGINT)
             return 0
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 @contextmanager

@@ -33,6 +33,7 @@ def build_app() -> typer.Typer:
         help="Collect the full text of scholarly works, politely.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help has room for whole option names on 80 columns
     )
     for module, group in COMMANDS.items():
         app.add_typer(importlib.import_module(module).app, name=group)

@@ -18,6 +18,7 @@ ConfigOption = Annotated[
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", help="A preset for a field: biomedicine or computer_science.")
 ]
+MaxWorksOption = Annotated[int | None, typer.Option("--max-works", metavar="N", help="Most works to take of a query.")]
 WorkersOption = Annotated[int | None, typer.Option("--workers", help="Threads that move bytes.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Data root: the folder that holds it all.")]
 ResolverOrderOption = Annotated[
@@ -40,6 +41,7 @@ ConcurrentResolversOption = Annotated[
 # keyword of `overrides_from` → (flag, key)
 _FLAGS = {
     "policy": ("--policy", "policy"),
+    "max_works": ("--max-works", "openalex.max_works"),
     "workers": ("--workers", "workers"),
     "out": ("--out", "data_root"),
     "resolver_order": ("--resolver-order", "resolvers.order"),

@@ -6,12 +6,14 @@ Shows states that others hand in, and what the program logs; measures nothing bu
 from __future__ import annotations
 
 import logging
+import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -22,6 +24,7 @@ from docstokg_assets.telemetry.files import printable
 
 _LINE_EVERY_S = 5.0
 _BAR_WIDTH = 24  # at most a fifth of the terminal
+_NARROW = 100  # columns, below which what is waited for has a line of its own
 
 
 @dataclass(slots=True)
@@ -33,20 +36,20 @@ class State:
     total: int = 0
     finished: int = 0
     saved: int | None = 0
-    parked: int = 0
+    later: int = 0
     works_per_s: float = 0.0
     waiting: str = ""
     hosts: str = ""
 
     @property
     def counts(self) -> list[str]:
-        """Works, speed, yield and parked works in words; empty where there is nothing to say yet."""
+        """Works, speed, yield and waiting works in words; empty where there is nothing to say yet."""
         started = self.finished > 0
         return [
             f"{self.finished:,}/{self.total:,} works" if self.total else "",
             f"{self.works_per_s:.1f}/s" if started else "",
             f"yield {self.saved / self.finished:.0%}" if started and self.saved is not None else "",
-            f"{self.parked:,} parked" if self.parked else "",
+            f"{self.later:,} waiting" if self.later else "",
         ]
 
     @property
@@ -104,31 +107,30 @@ class Display:
         for state in self.states:
             say(self._console, f"[{now - self._started:5.1f} s] {state.line()}")
 
-    def _table(self) -> Table:
+    def _table(self) -> Group:
         table = Table.grid(padding=(0, 2, 0, 0))
         for justify in ("left", "left", "right", "right", "left", "right"):
             table.add_column(no_wrap=True, justify=justify)
+        narrow, below = self._console.width < _NARROW, []
         width = min(_BAR_WIDTH, self._console.width // 5)
-        table.add_column()  # the only one that gives way on a narrow terminal
         for state in self.states:
             bar = ProgressBar(total=state.total, completed=state.finished, width=width)
             where = " · ".join(filter(None, state.where)) or (state.phase if state.total else "")
-            table.add_row(
-                Text(state.label, style="bold cyan"),
-                bar if state.total else Text(state.phase, style="dim"),
-                *state.counts,
-                Text(where, style="yellow" if state.waiting else "dim", no_wrap=True, overflow="ellipsis"),
-            )
-        table.caption = f"{time.monotonic() - self._started:.0f} s"
-        table.caption_justify = "left"
-        return table
+            cut: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis"}
+            told = Text(where, style="yellow" if state.waiting else "dim", **cut)
+            row = (bar if state.total else Text(state.phase, style="dim"), *state.counts)
+            table.add_row(Text(state.label, style="bold cyan"), *row, *(() if narrow else (told,)))
+            if narrow and where:
+                below.append(Text(state.label and f"{state.label}  ", **cut).append_text(told))
+        return Group(table, *below, Text(f"{time.monotonic() - self._started:.0f} s", style="dim"))
 
 
 class RunDisplay:
     """The display of one run in this process."""
 
     def __init__(self, console: Console, *, dry_run: bool = False) -> None:
-        self._state = State("", phase="looking for works", saved=None if dry_run else 0)
+        self.console = console
+        self._state = State("", phase="listing works …", saved=None if dry_run else 0)
         self._doing = "asking who has a copy" if dry_run else "downloading"
         self._display = Display(console, [self._state])
         self._pass_began = 0.0
@@ -142,8 +144,9 @@ class RunDisplay:
     ) -> None:
         self._display.__exit__(kind, error, trace)
 
-    def found(self, count: int) -> None:
-        self.doing(f"looking for works, {count:,} so far")
+    def found(self, count: int, announced: int) -> None:
+        """`announced` is what the source says there are, 0 where it does not say."""
+        self.doing(f"listing works … {count:,} {f'of {announced:,}' if announced else 'so far'}")
 
     def doing(self, phase: str) -> None:
         """What goes on before the pass."""
@@ -156,7 +159,7 @@ class RunDisplay:
 
     def update(self, progress: Progress) -> None:
         state = self._state
-        state.finished, state.parked = progress.finished, progress.later
+        state.finished, state.later = progress.finished, progress.later
         state.saved = None if state.saved is None else progress.saved
         state.works_per_s = progress.finished / max(0.001, time.monotonic() - self._pass_began)
         state.waiting = waiting_text(progress.waiting)
@@ -181,7 +184,14 @@ class Notices(logging.Handler):
         say(self._console, f"content: {record.getMessage()}{said}")
 
 
-def say(console: Console, message: str) -> None:
-    """Lines as they are: not wrapped, not coloured, nothing in them read as markup or sent to steer the terminal."""
-    for line in message.splitlines():
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+def say(console: Console, message: str, *, verbatim: bool = False) -> None:
+    """Not coloured, nothing read as markup or sent to steer the terminal. On a terminal lines are broken between words, never
+    inside an address; `verbatim` ones not at all, so that they can be copied."""
+    for line in map(printable, message.splitlines()):
+        for part in [line] if verbatim or not console.is_terminal else wrapped(line, console.width):
+            console.print(part, markup=False, highlight=False, soft_wrap=True)
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]

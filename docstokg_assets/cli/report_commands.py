@@ -6,6 +6,8 @@ Heavy imports stand inside the functions, so that other commands do not pay for 
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -18,11 +20,15 @@ from docstokg_assets.cli.ending import fail
 from docstokg_assets.cli.options import ConfigOption, OutOption, load_for_cli, overrides_from
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from docstokg_assets.config import ContentDownloadConfig
+    from docstokg_assets.telemetry.report import Report
     from resources.catalog import Catalog, Location, Run
     from resources.records import Answer
 
 SHOWN_ROWS = 100
+DEMO = Path("data/demo")  # where `make demo` works
 
 app = typer.Typer()
 
@@ -64,9 +70,22 @@ def report(
     if format is ReportFormat.TABLE:
         from rich.console import Console
 
-        Console().print(reports.to_terminal(built))
+        show_report(console := Console(), built)
+        console.print(reports.headline(built), style="bold", highlight=False)
     else:
         typer.echo(reports.to_markdown(built) if format is ReportFormat.MD else reports.to_json(built), nl=False)
+
+
+def show_report(console: Console, built: Report) -> None:
+    """The tables, and questions that can be copied as they stand."""
+    from docstokg_assets.cli.progress import say
+    from docstokg_assets.telemetry import report as reports
+
+    console.print(reports.to_terminal(built))
+    root, program = os.path.relpath(built.data_root), Path(sys.executable).with_name("content")
+    command = "content" if shutil.which("content") else os.path.relpath(program)
+    say(console, reports.questions(root if not root.startswith("..") else built.data_root, command), verbatim=True)
+    console.print()
 
 
 @app.command()
@@ -89,8 +108,10 @@ def query(
         fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
     try:
         text = Path(sql).read_text(encoding="utf-8") if sql.endswith(".sql") else sql
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{sql} cannot be read: {error}")
+    except OSError as error:
+        fail(f"{sql} cannot be read: {error.strerror}. Give a file of SQL, or the SELECT itself.")
+    except UnicodeDecodeError:
+        fail(f"{sql} cannot be read: it is not UTF-8 text. Give a file of SQL, or the SELECT itself.")
     try:
         answer = query_lake(data_root, text, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
     except QueryError as error:
@@ -127,7 +148,8 @@ def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
 def check_there(location: Location) -> None:
     """A catalog in a file is not made by asking for it. A server says by itself when it knows none."""
     if isinstance(location, Path) and not location.is_file():
-        fail(f"there is no catalog at {location}. Give the data root with --out; `content pull` makes one.")
+        demo = f" That of the demo is there: --out {DEMO}." if (DEMO / location.name).is_file() else ""
+        fail(f"there is no catalog at {location}. Give the data root with --out; `content pull` makes one.{demo}")
 
 
 def check_known(catalog: Catalog, run_id: str | None, data_root: Path) -> Run | None:
@@ -186,7 +208,6 @@ def _print_json(answer: Answer) -> None:
 
 def _print_csv(answer: Answer) -> None:
     import csv
-    import sys
 
     from docstokg_assets.telemetry.files import csv_cell
 

@@ -12,6 +12,7 @@ import os
 import signal
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from docstokg_assets.cli.options import (
     ConcurrentResolversOption,
     ConfigOption,
     HeadPrecheckOption,
+    MaxWorksOption,
     NoRobotsOption,
     OutOption,
     PolicyOption,
@@ -37,6 +39,7 @@ from docstokg_assets.cli.options import (
     load_for_cli,
     overrides_from,
 )
+from docstokg_assets.cli.report_commands import QueryFormat, print_answer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,8 +57,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_SHOWN = 20
+_SHOWN, _FIRST = 20, 10
 _SUMMARY = ("How works ended", "Waiting", "Where everything is")  # of the tables in summary.md
+ENDING = "Ending: what is under way gets a few seconds; the same signal again ends at once."
 HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
 
 
@@ -75,6 +79,7 @@ def pull(
     urls: Annotated[
         str | None, typer.Option("--urls", metavar="FILE", help="File of URLs, one a line; - for stdin.")
     ] = None,
+    max_works: MaxWorksOption = None,
     out: OutOption = None,
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -82,6 +87,9 @@ def pull(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Ask metadata only: no files are fetched, nothing is written.")
     ] = False,
+    format: Annotated[
+        QueryFormat, typer.Option(help="Of a dry run: a table shows its first works, the others all.")
+    ] = QueryFormat.TABLE,
     resolver_order: ResolverOrderOption = None,
     no_robots: NoRobotsOption = False,
     chunk_size: ChunkSizeOption = None,
@@ -105,6 +113,7 @@ def pull(
 
     overrides = overrides_from(
         policy=policy,
+        max_works=max_works,
         workers=workers,
         out=out,
         resolver_order=resolver_order,
@@ -122,13 +131,17 @@ def pull(
 
     loaded = load()
     source = Source.from_options(query, ids, urls, loaded)
+    if max_works is not None and source.kind != "query":
+        _fail(f"--max-works goes with a query; {source.value} says itself which works are meant")
+    if format is not QueryFormat.TABLE and not dry_run:
+        _fail("--format goes with --dry-run; what a run brought is told by `content report --format json`")
     try:
         with (
             told_plainly(loaded),
             working_root(loaded, dry_run) as (effective, limits),
             open_services(effective, limits) as services,
         ):
-            code = _run(services, source, dry_run, deadline, load)
+            code = _run(services, source, format if dry_run else None, deadline, load)
     except SourceError as error:
         fail(f"no works could be had: {error}")
     except HttpError as error:
@@ -273,10 +286,11 @@ def working_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple
 def _run(
     services: Services,
     source: Source,
-    dry_run: bool,
+    dry_run: QueryFormat | None,
     deadline: float | None,
     load: Callable[[], ContentDownloadConfig],
 ) -> int:
+    """`dry_run` says how a dry run shows what it found; None: this is none."""
     from docstokg_assets.cli.progress import RunDisplay, plural
     from docstokg_assets.orchestrator import DownloadRun
 
@@ -285,16 +299,16 @@ def _run(
     scope = {source.kind: source.value}
     run_id, collected = _begin_or_go_on(services.catalog, scope)
     trouble: list[str] = []
-    run = DownloadRun(services, run_id, stop=signals.stop, scope=scope, dry_run=dry_run)
+    run = DownloadRun(services, run_id, stop=signals.stop, scope=scope, dry_run=dry_run is not None)
     signals.reload = lambda: run.reload_with(load)
-    with signals.watched(), logged(console, None if dry_run else run.folder / "run.log"):
-        with run, RunDisplay(console, dry_run=dry_run) as display:
+    with signals.watched(), logged(console, None if dry_run is not None else run.folder / "run.log"):
+        with run, RunDisplay(console, dry_run=dry_run is not None) as display:
             run.take_in(_as_they_come(source, run, collected, signals, display, trouble))
             services.catalog.report_progress(run.run_id, {"cursor": collected.cursor})
             _keep_aside(services.catalog, run, source, collected)
             before = services.catalog.queue_counts(run_id=run.run_id)
             due = before.total - before.done - before.retry
-            if not dry_run:
+            if dry_run is None:
                 _say(
                     console,
                     f"run {run.run_id}: {due:,} of {plural(before.total, 'work')} to do, in {run.folder.parent}",
@@ -302,8 +316,8 @@ def _run(
             display.start_pass(due)
             result = run.drain(of_run=True, deadline_s=deadline, on_progress=display.update)
             display.end_pass(HOW_IT_ENDED.get(result.ended, result.ended))
-        if dry_run:
-            _show_dry_run(services, run)
+        if dry_run is not None:
+            _show_dry_run(services, run, dry_run)
         elif not signals.stop.is_set():
             export_and_report(services, run, shown=result.finished > 0)
     _tell_set_aside(console, collected.set_aside)
@@ -312,7 +326,9 @@ def _run(
     if signals.stop.is_set():
         _say(console, "Interrupted; nothing is lost. Run the same command again to go on.")
         return INTERRUPTED
-    left = not dry_run and tell_what_is_left(console, services.catalog, before.done, result.finished, run_id=run.run_id)
+    left = dry_run is None and tell_what_is_left(
+        console, services.catalog, before.done, result.finished, run_id=run.run_id
+    )
     return SOMETHING_LEFT if left or collected.set_aside or trouble else DONE
 
 
@@ -336,9 +352,11 @@ def _as_they_come(
     trouble: list[str],
 ) -> Iterator[Work]:
     """What came before a source failed is kept and downloaded; when nothing came, the failure is the answer."""
+    from docstokg_assets.cli.progress import plural
     from docstokg_assets.openalex import SourceError
     from resources.http.errors import HttpError, Interrupted
 
+    told = False
     works = source.works(run, collected)
     try:
         while True:
@@ -346,7 +364,12 @@ def _as_they_come(
                 work = next(works, None)
             if work is None:
                 return
-            display.found(collected.works)
+            if not told and collected.announced:
+                told = True
+                most = run.config.openalex.max_works
+                taken = f"; {most:,} of them are taken" if most is not None and most < collected.announced else ""
+                _say(display.console, f"The source announces {plural(collected.announced, 'work')}{taken}.")
+            display.found(collected.works, collected.announced)
             yield work
     except Interrupted:
         return
@@ -392,7 +415,7 @@ class Signals:
                 os.write(2, b"\x1b[?25h\n")  # the bar has hidden the cursor
             os._exit(INTERRUPTED)
         self.stop.set()
-        _say(self._console, "Ending: what is under way gets a few seconds; the same signal again ends at once.")
+        _say(self._console, ENDING)
         if self._cut:
             raise Interrupted("the run is being ended")
 
@@ -458,20 +481,46 @@ def export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> N
         Console().print(reports.to_terminal(built, only=_SUMMARY))
 
 
-def _show_dry_run(services: Services, run: DownloadRun) -> None:
+def _show_dry_run(services: Services, run: DownloadRun, format: QueryFormat) -> None:
     """What would be tried, from the outcomes that the dry run left in its passing catalog."""
+    from docstokg_assets.cli.progress import plural
+    from resources.records import Answer
+
+    columns = ("work_id", "title", "resolver", "tier", "url")
+    rows: list[tuple[str | None, ...]] = []
+    for entry in services.catalog.entries(run_id=run.run_id):
+        found = entry.meta.get("candidates") or [{}]  # a work of which no copy is known has a row too
+        rows += [(entry.work_id, entry.title, *(one.get(name) for name in columns[2:])) for one in found]
+    if format is QueryFormat.TABLE:
+        _show_candidates([row for row in rows if row[4]], list(dict.fromkeys(row[:2] for row in rows)))
+    else:
+        print_answer(Answer(columns, tuple(rows), False), format, "")
+    works, urls = len({row[0] for row in rows}), sum(row[4] is not None for row in rows)
+    what = f"{plural(works, 'work')}, {plural(urls, 'URL')} that would be tried"
+    _say(_console(), f"{what}; nothing was fetched, nothing was written.")
+
+
+def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple[str | None, ...]]) -> None:
+    """The first works with what would be tried for them, and who would be asked how often."""
     from rich.console import Console
 
-    console, works, urls = Console(), 0, 0
-    for entry in services.catalog.entries(run_id=run.run_id):
-        candidates = entry.meta.get("candidates", [])
-        works, urls = works + 1, urls + len(candidates)
-        _say(console, f"{entry.work_id}  {entry.title or ''}".rstrip())
-        for candidate in candidates:
-            _say(console, f"    {candidate['resolver']:<10} {candidate['tier']:<14} {candidate['url']}")
-        if not candidates:
-            _say(console, "    no copy is known")
-    _say(_console(), f"{works:,} works, {urls:,} URLs that would be tried; nothing was fetched, nothing was written.")
+    from docstokg_assets.cli.progress import plural, say
+    from resources.records import Answer
+
+    console = Console()
+    for work in works[:_FIRST]:
+        _say(console, f"{work[0]}  {work[1] or ''}".rstrip())
+        tried = [f"    {resolver:<10} {url}" for *of, resolver, _, url in candidates if tuple(of) == work]
+        for line in tried or ["    no copy is known"]:
+            say(console, line, verbatim=True)
+    if len(works) > _FIRST:
+        _say(console, f"… and {plural(len(works) - _FIRST, 'work')} more; --format csv or json shows all")
+    resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)
+    rows = tuple((*who, count) for who, count in resolvers.most_common())
+    print_answer(Answer(("resolver", "tier", "URLs"), rows, False), QueryFormat.TABLE, "")
+    hosts = Counter(urlsplit(row[4] or "").hostname for row in candidates)
+    busiest = tuple(hosts.most_common(_FIRST))
+    print_answer(Answer(("host", "URLs"), busiest, len(hosts) > _FIRST), QueryFormat.TABLE, "the first {}")
 
 
 def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:

@@ -33,6 +33,7 @@ def gc(
 
     Nothing is removed without --delete, and nothing while a run is under way.
     """
+    from docstokg_assets.cli.progress import plural
     from docstokg_assets.leftovers import delete_leftovers, find_leftovers, processes_at_work
     from resources.artifacts.store import StoreError
 
@@ -59,6 +60,9 @@ def gc(
         _print_json(store.place(), listed, gone)
     else:
         _print_table(store.place(), listed, gone, delete)
+        if left.young:
+            young = f"{plural(left.young, 'file')} younger than {older_than:g} h"
+            typer.echo(f"Besides, {young} that the catalog does not name: left alone (--older-than).")
 
 
 def _print_json(place: str, listed: list[tuple[str, Found]], gone: set[Found]) -> None:
@@ -106,7 +110,7 @@ def _sentence(place: str, listed: list[tuple[str, Found]], gone: set[Found], del
     from docstokg_assets.telemetry.report import size
 
     if not listed:
-        return f"All files in {place} are accounted for."
+        return f"Nothing in {place} is left over."
     counts = []
     for noun in ("orphan", "stale part"):
         kind = [found for what, found in listed if what == noun]

@@ -48,6 +48,8 @@ def export(
     kind, view = ExportFormat(format), ExportTable(table)
     if kind is ExportFormat.PARQUET and out is None:
         fail("Parquet needs a file: --out analysis.parquet")
+    if out is not None and not out.absolute().parent.is_dir():
+        fail(f"--out {out}: there is no folder {out.parent}")
     run_id, data_root = place(run, data_root)
     if run_id is not None and not view.of_runs:
         fail(f"--run: {view} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")

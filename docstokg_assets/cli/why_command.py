@@ -22,7 +22,7 @@ _LISTED = 20
 
 @app.command("why")
 def why(
-    work: Annotated[str, typer.Argument(help="OpenAlex id, DOI, arXiv id, PMCID, or a part of the title.")],
+    work: Annotated[str, typer.Argument(help="OpenAlex id, DOI, arXiv id, PMCID, file name, or a part of the title.")],
     out: OutOption = None,
     config: ConfigOption = None,
     policy: PolicyOption = None,
@@ -37,6 +37,7 @@ def why(
     from docstokg_assets.works import Work
 
     loaded = load_for_cli(config, os.environ, overrides_from(out=out, policy=policy))
+    work = story.without_file_name(work)
     with open_catalog(loaded.value) as catalog:
         near = catalog.queued_like(story.coarse_pieces(work))
         meant = [queued for queued in near if story.is_meant(work, Work.from_json(queued.record))]

@@ -77,10 +77,15 @@ class HostRow:
 
 
 def explain_resolvers(loaded: Loaded[ContentDownloadConfig]) -> list[ResolverRow]:
-    """All resolvers that the configuration knows: those in the configured order first."""
+    """All resolvers that the configuration knows, as plans ask them: by tier, then by rank; last those not in the order."""
     known, resolvers = load_resolvers(), loaded.value.resolvers
-    names = [*resolvers.order, *(name for name in resolvers.names() if name not in resolvers.order)]
-    return [_resolver_row(loaded, known[name]) for name in names]
+    order, settings = resolvers.order, resolvers.by_name()
+
+    def turn(name: str) -> tuple[bool, int, int]:
+        resolver = known[name].from_config(settings[name], order.index(name) if name in order else None)
+        return name not in order, resolver.tier.order, resolver.rank
+
+    return [_resolver_row(loaded, known[name]) for name in sorted(resolvers.names(), key=turn)]
 
 
 def explain_hosts(loaded: Loaded[ContentDownloadConfig]) -> list[HostRow]:

@@ -159,8 +159,15 @@ _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 
 SLOS: tuple[Slo, ...] = (
     Slo("yield", "Yield of finished works", "≥", 0.85, "share", "a collection with holes answers fewer questions"),
-    Slo("ttfp_p50_s", "Time to first PDF, median", "≤", 3.0, "s", "the usual work should not wait in the machinery"),
-    Slo("ttfp_p95_s", "Time to first PDF, p95", "≤", 10.0, "s", "slow hosts must not hold up the others"),
+    Slo(
+        "ttfp_p50_s",
+        "Time to full text per work, median",
+        "≤",
+        3.0,
+        "s",
+        "the usual work should not wait in the machinery",
+    ),
+    Slo("ttfp_p95_s", "Time to full text per work, p95", "≤", 10.0, "s", "slow hosts must not hold up the others"),
     Slo("cache_hit_ratio", "Cache hits on a second run", "≥", 0.40, "share", "what was answered is not asked again"),
     Slo("ratio_429", "Answers 429", "<", 0.01, "share", "more means that we are faster than a host wants"),
     Slo("corruption", "Bad files kept", "=", 0, "count", "a file under its final name is whole"),

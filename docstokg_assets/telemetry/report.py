@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -18,6 +19,7 @@ from docstokg_assets.telemetry.metrics import SLOS, Scope, Share, Slis, Verdict,
 from docstokg_assets.telemetry.reasons import REASON_TEXT
 from docstokg_assets.telemetry.views import open_lake
 from resources.catalog import ParkedGroup, QueueCounts
+from resources.catalog.rows import Entry, OutcomeCount
 from resources.records import ENDINGS, Ending, Reason
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class Waits(Protocol):
     @property
     def name(self) -> str: ...
     def parked(self, year: int | None = None, run_id: str | None = None) -> list[ParkedGroup]: ...
+    def outcome_counts(self, year: int | None = None, *, of_run: str | None = None) -> list[OutcomeCount]: ...
+    def entries_of(self, work_ids: Iterable[str]) -> Iterable[Entry]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Report:
     slis: Slis
     verdicts: Sequence[Verdict]
     queue: QueueCounts
+    held: int  # of the works of a run, those with full text, whichever run brought it
     waiting: Sequence[Waiting]
     data_root: Path
     files: Sequence[tuple[str, str]]
@@ -92,20 +97,23 @@ def build_report(
     """From the lake, and from the queue who waits. `lake.export_manifest` first brings the lake up to date."""
     with open_lake(data_root) as con:
         slis = compute_slis(con, scope)
-        retries = con.execute(_RETRIES.format(scope=scope.condition), {**scope.parameters, "now": now}).fetchall()
+        again = f"SELECT work_id FROM outcomes WHERE {scope.condition} AND retry_at > $now"
+        retried = [work_id for (work_id,) in con.execute(again, {**scope.parameters, "now": now}).fetchall()]
         summary = run_summary(con, scope)
-    groups = [*catalog.parked(scope.year, scope.run_id), *(ParkedGroup(*row) for row in retries)]
+    groups = [*catalog.parked(scope.year, scope.run_id), *_between_tries(catalog.entries_of(retried))]
     waiting = [
         Waiting(group.group or "unknown", group.count, utc(group.earliest), utc(group.latest), group.reason or "")
         for group in sorted(groups, key=lambda group: (-group.count, group.group or ""))
     ]
     queue = catalog.queue_counts(scope.year, scope.run_id)
+    ended = catalog.outcome_counts(scope.year, of_run=scope.run_id)
     return Report(
         scope,
         now,
         slis,
         judge(slis),
         queue,
+        sum(n.count for n in ended if n.reason in (Reason.OK, Reason.NOT_MODIFIED)),
         waiting,
         data_root,
         _files(data_root, artifact_root or data_root, scope, catalog),
@@ -113,12 +121,20 @@ def build_report(
     )
 
 
-# Works that ended a try and wait for the next one; the queue's `parked` are those put aside in the middle of one.
-_RETRIES = """
-SELECT regexp_extract(url, '^[a-z]+://(?:[^/@]*@)?([^/:?#]+)', 1), count(*),
-       epoch(min(retry_at)), epoch(max(retry_at)), reason
-FROM outcomes WHERE {scope} AND retry_at > $now GROUP BY ALL
-"""
+def _between_tries(entries: Iterable[Entry]) -> Iterator[ParkedGroup]:
+    """Works that ended a try and wait for the next one; the queue's `parked` are those put aside in the middle of one.
+
+    The reason of an outcome is that of the most promising copy; what is waited for is the first that may go otherwise next time.
+    """
+    moments: dict[tuple[str | None, str], list[float]] = {}
+    for entry in entries:
+        failures = [{"reason": entry.reason, "url": entry.url}, *entry.meta.get("others", ())]
+        worth = (failure for failure in failures if ENDINGS[Reason(failure["reason"])] is Ending.RETRYABLE)
+        why = next(worth, failures[0])
+        host = urlsplit(why["url"] or "").hostname
+        moments.setdefault((host, str(why["reason"])), []).append(entry.retry_at or 0.0)
+    for (host, reason), times in moments.items():
+        yield ParkedGroup(host, len(times), min(times), max(times), reason)
 
 
 def _files(data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Waits) -> list[tuple[str, str]]:
@@ -140,6 +156,16 @@ def _files(data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Wa
 
 
 def headline(report: Report) -> str:
+    """What the scope brought; for a run that went on with works of earlier ones also how all its works stand."""
+    if not report.scope.run_id or report.queue.done <= report.slis.finished:
+        return _brought(report)
+    queue = report.queue
+    later = f", {queue.parked + queue.retry:,} waiting" if queue.parked + queue.retry else ""
+    share = shown(report.held / queue.total, "share")
+    return f"{_brought(report)}\nAll {queue.total:,} works: {report.held:,} with full text ({share}){later}."
+
+
+def _brought(report: Report) -> str:
     slis, waiting = report.slis, sum(wait.works for wait in report.waiting)
     if slis.yield_ is None and report.queue.done:
         left = report.queue.total - report.queue.done
@@ -180,6 +206,7 @@ def tables(report: Report) -> Iterator[Table]:
     return (table for table in every if table.rows)
 
 
+_LONG = frozenset({"By host", "Tries per request"})  # for those who read the file
 _PROSE = frozenset({"Why", "In words", "Where", "Host"})  # may take several lines on a narrow terminal
 _COUNTS = frozenset({"Works", "Share", "Tried", "Saved", "Size", "Requests", "Try"})
 
@@ -189,8 +216,8 @@ def _glance(slis: Slis) -> Iterator[tuple[str, str]]:
         "Yield (PDF or XML)": (slis.yield_, "share"),
         "Yield with HTML": (slis.yield_with_html, "share"),
         "Yield where a copy is known": (slis.yield_reachable, "share"),
-        "Time to first PDF, median": (slis.ttfp_p50_s, "s"),
-        "Time to first PDF, p95": (slis.ttfp_p95_s, "s"),
+        "Time to full text per work, median": (slis.ttfp_p50_s, "s"),
+        "Time to full text per work, p95": (slis.ttfp_p95_s, "s"),
         "Requests sent": (slis.requests, "count"),
         "Answers 429": (slis.ratio_429, "share"),
         "Cache hits": (slis.cache_hit_ratio, "share"),
@@ -252,7 +279,7 @@ def _or_dash(value: float | None, unit: str) -> str:
 
 
 def bar(share: float | None, width: int = 10) -> str:
-    filled = round((share or 0) * width)
+    filled = max(round((share or 0) * width), 1 if share else 0)  # what is there is seen
     return "█" * filled + "░" * (width - filled)
 
 
@@ -277,7 +304,7 @@ def to_markdown(report: Report) -> str:
         "",
         f"*{report.scope} · {moment(report.generated_at)} UTC*",
         "",
-        f"**{headline(report)}**",
+        "  \n".join(f"**{line}**" for line in headline(report).splitlines()),
         "",
     ]
     for table in tables(report):
@@ -321,12 +348,17 @@ def to_json(report: Report) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
+def questions(data_root: Path | str, command: str) -> str:
+    """Commands to copy, as `command` is called where the reader is."""
+    asked = (f'# {question}\n{command} query --out {data_root} "{sql}"' for question, sql in QUERIES)
+    return "\n".join(("Ask it yourself:", *asked))
+
+
 def to_terminal(report: Report, only: Collection[str] = ()) -> RenderableType:
     """A rich renderable; print it on a `rich.console.Console`. `only` names the tables for those who want it short."""
     from rich import box
     from rich.console import Group
     from rich.panel import Panel
-    from rich.syntax import Syntax
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -334,7 +366,7 @@ def to_terminal(report: Report, only: Collection[str] = ()) -> RenderableType:
         (headline(report), "bold"), f"\n{bar(report.slis.yield_, 60)}\n", (f"{moment(report.generated_at)} UTC", "dim")
     )
     parts: list[RenderableType] = [Panel(head, title=f"{TITLE} · {report.scope}", border_style="cyan")]
-    for table in (table for table in tables(report) if not only or table.title in only):
+    for table in (table for table in tables(report) if (table.title in only if only else table.title not in _LONG)):
         grid = RichTable(title=table.title, title_justify="left", title_style="bold cyan", box=box.SIMPLE_HEAD)
         for column in table.columns:
             justify: JustifyMethod = "right" if column in table.right else "left"
@@ -342,9 +374,6 @@ def to_terminal(report: Report, only: Collection[str] = ()) -> RenderableType:
         for row in table.rows:
             grid.add_row(*map(_coloured, row))
         parts.append(grid)
-    if not only:
-        ask = "\n".join(f'-- {question}\ncontent query --out {report.data_root} "{sql}"' for question, sql in QUERIES)
-        parts.append(Panel(Syntax(ask, "sql", theme="ansi_dark", word_wrap=True), title="Ask it yourself"))
     return Group(*parts)
 
 

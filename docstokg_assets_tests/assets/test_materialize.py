@@ -112,11 +112,11 @@ def test_a_year_is_materialised_from_end_to_end(runs: TwoRuns) -> None:
     assert works > 20 and listed["announced by the source"] == works and listed["sample"].records
     assert planned["works"] == planned["new"] == works and planned["asked first"].records
     assert downloaded["works"] == works and downloaded["ended"] == "drained"
-    assert downloaded["finished"] + downloaded["tried again later"] == works
+    assert downloaded["finished"] + downloaded["waiting"] == works
     assert downloaded["coverage"] > 0.8
     assert metadata_of(runs.first, "manifest_parquet")["outcomes"] == works
     measured = metadata_of(runs.first, "run_metrics")
-    assert measured["saved"] == downloaded["saved in this pass"] > 0.5 * works
+    assert measured["saved"] == downloaded["with full text in this pass"] > 0.5 * works
     files = [path for kind in ("PDF", "XML") for path in (runs.data_root / kind).glob("*")]
     assert len(files) == measured["saved"]
 

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from docstokg_assets.cli.progress import Display, State
 from docstokg_assets.dispatcher import GRACE_S
@@ -190,15 +192,50 @@ def test_a_dry_run_asks_metadata_only_and_writes_nothing(
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     before = sorted(place.folder.rglob("*"))
     gold, closed = of_archetype(box, "gold"), of_archetype(box, "unpaywall_only")
-    ended = content(*place.arguments(*QUERY, "--dry-run"))
+    ended = content(*place.arguments(*QUERY, "--dry-run", "--format", "csv"))
     assert ended.code == 0, ended.err
     assert sorted(place.folder.rglob("*")) == before and not place.out.exists()
     assert artifact_arrivals(box) == []
     assert {seen["method"] for seen in box.arrivals()} == {"GET"}
-    assert f"\n{gold.id}  " in ended.out
+    assert f"\n{gold.id}," in ended.out
     assert str(box.universe.truth(gold.id).url) in ended.out
     assert str(box.universe.truth(closed.id).url) in ended.out  # which only an API could tell
     assert f"{WORKS_PER_YEAR} works, " in ended.err and "yield" not in ended.err
+
+
+@pytest.mark.requirement("DL-8")
+def test_a_dry_run_tells_totals_and_its_first_works_and_the_rest_where_it_is_asked_for(
+    place: Place, content: Content
+) -> None:
+    table = content(*place.arguments(*QUERY, "--dry-run"))
+    assert table.code == 0, table.err
+    for said in ("resolver", "host", "openalex", f"… and {WORKS_PER_YEAR - 10} works more; --format csv or json"):
+        assert said in table.out
+    assert len(re.findall(r"^W\d+  ", table.out, re.MULTILINE)) == 10
+    every = json.loads(content(*place.arguments(*QUERY, "--dry-run", "--format", "json")).out)
+    assert len({row["work_id"] for row in every}) == WORKS_PER_YEAR
+    assert content(*place.arguments(*QUERY, "--format", "json")).code == 2
+
+
+@pytest.mark.requirement("CLI-2")
+def test_a_query_can_be_cut_short_and_the_source_says_how_many_there_are(place: Place, content: Content) -> None:
+    ended = content(*place.arguments(*QUERY, "--max-works", "4"))
+    assert ended.code in (0, 3), ended.err
+    assert f"The source announces {WORKS_PER_YEAR} works; 4 of them are taken." in ended.err
+    assert place.rows("SELECT count(*) FROM queue") == [(4,)]
+    (place.folder / "ids.txt").write_text("W5240000000")
+    refused = content(*place.arguments("--ids", str(place.folder / "ids.txt"), "--max-works", "4"))
+    assert refused.code == 2 and "--max-works goes with a query" in refused.err
+
+
+@pytest.mark.requirement("CLI-2")
+def test_help_shows_whole_option_names_on_eighty_columns(
+    content: Content, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    shown = content("pull", "--help").out
+    assert "--concurrent-resolvers" in shown and "--dry-run  " in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 # -- what cannot start -----------------------------------------------------------------------------------------------
@@ -465,7 +502,7 @@ def test_a_changed_configuration_is_taken_over_on_sighup_and_a_broken_one_is_not
     assert all(gap > 1.5 for gap in gaps[: before - 1]) and min(gaps) < 1, "the old limit is two seconds for each"
 
 
-def test_a_narrow_terminal_cuts_the_hosts_and_not_the_numbers() -> None:
+def test_a_narrow_terminal_has_a_line_of_its_own_for_the_hosts() -> None:
     terminal = Console(force_terminal=True, width=80, file=io.StringIO())
     state = State(
         "2024", "downloading", 1_200, 560, 420, 3, 25.3, "", "a-host-with-a-long-name.example, another.example"
@@ -473,9 +510,10 @@ def test_a_narrow_terminal_cuts_the_hosts_and_not_the_numbers() -> None:
     with Display(terminal, [state]):
         pass
     shown = cast(io.StringIO, terminal.file).getvalue()
-    for text in ("2024", "560/1,200 works", "25.3/s", "yield 75%", "3 parked", "…"):
+    for text in ("2024", "560/1,200 works", "25.3/s", "yield 75%", "3 waiting", state.hosts):
         assert text in shown
-    assert state.line().startswith("2024: downloading, 560/1,200 works, 25.3/s, yield 75%, 3 parked, asking a-host")
+    assert max(len(line) for line in Text.from_ansi(shown).plain.splitlines()) <= 80
+    assert state.line().startswith("2024: downloading, 560/1,200 works, 25.3/s, yield 75%, 3 waiting, asking a-host")
 
 
 # -- names and help -------------------------------------------------------------------------------------------------

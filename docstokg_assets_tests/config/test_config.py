@@ -283,6 +283,13 @@ resolvers:
     assert str(rows["crossref"].timeouts) == "connect 15 s, read 15 s (file cd.yaml)"
 
 
+def test_explain_lists_resolvers_as_plans_ask_them(tmp_path: Path) -> None:
+    text = "resolvers: {order: [wayback, doi, hal, arxiv, crossref], crossref: {priority: 1}}"
+    rows = explain_resolvers(loaded(tmp_path, text))
+    assert [row.name for row in rows[:5]] == ["crossref", "hal", "arxiv", "doi", "wayback"]
+    assert {row.position for row in rows[5:]} == {None}
+
+
 def test_explain_says_what_counts_for_which_host(tmp_path: Path) -> None:
     rows = explain_hosts(loaded(tmp_path, "rate_limit: {policies: {a.org: {landing: 1/s}}}"))
     assert {(row.role, row.rate, row.origin) for row in rows if row.host == "a.org"} == {

@@ -16,9 +16,20 @@ from docstokg_assets.cli.report_commands import app
 from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
 from docstokg_assets.telemetry.metrics import Scope
 from docstokg_assets.telemetry.reasons import FLAG_TEXT, REASON_TEXT, STATUS_TEXT, reasons_page
-from docstokg_assets.telemetry.report import QUERIES, Report, build_report, size, to_json, to_markdown, to_terminal
+from docstokg_assets.telemetry.report import (
+    QUERIES,
+    Report,
+    bar,
+    build_report,
+    headline,
+    size,
+    to_json,
+    to_markdown,
+    to_terminal,
+)
 from docstokg_assets.telemetry.views import query_lake
 from docstokg_assets.wrong_paper import Flag
+from docstokg_assets_tests.telemetry.conftest import finished, record
 from resources.catalog import Batch, Catalog, NewItem, Parked
 from resources.records import ENDINGS, Reason, Status
 
@@ -94,6 +105,34 @@ def test_a_catalog_on_a_server_is_named_as_well(history_root: Path, catalog: Cat
 
     built = build_report(history_root, Scope(), OnAServer(), NOW)
     assert "works on db.example" in to_markdown(built)
+
+
+def test_a_work_waits_for_the_host_that_may_answer_otherwise_not_for_the_one_that_said_no(
+    data_root: Path, catalog: Catalog
+) -> None:
+    others = [{"resolver": "doi", "reason": "breaker-open", "url": "https://busy.example/1", "http_status": None}]
+    again = finished("W1", Reason.HTTP_4XX, retry_at=NOW.timestamp() + 3600, meta={"others": others})
+    record(catalog, attempts=[], works=[again])
+    export_manifest(catalog, LakeWriter(data_root))
+    (wait,) = build_report(data_root, Scope(), catalog, NOW).waiting
+    assert (wait.host, wait.works, wait.reason) == ("busy.example", 1, "breaker-open")
+
+
+def test_a_run_that_goes_on_says_how_all_its_works_stand(data_root: Path, catalog: Catalog) -> None:
+    before = [finished("W1"), finished("W2", Reason.NO_CANDIDATE), finished("W3", Reason.HTML_ONLY)]
+    record(catalog, attempts=[], works=before)
+    catalog.start_run("run-2", "pull", "sha256:c0ffee", {})
+    catalog.enqueue([NewItem(work, 2024, 0, {}, "plan") for work in ("W1", "W2", "W3", "W4")], "run-2")
+    record(catalog, attempts=[], works=[finished("W4", run_id="run-2")])
+    export_manifest(catalog, LakeWriter(data_root))
+    first, second = headline(build_report(data_root, Scope(None, "run-2"), catalog, NOW)).splitlines()
+    assert first.startswith("1 work finished, 1 with full text (100.0 %)")
+    assert second == "All 4 works: 2 with full text (50.0 %)."
+    assert "All" not in headline(build_report(data_root, Scope(), catalog, NOW))
+
+
+def test_a_bar_shows_everything_that_is_not_nothing() -> None:
+    assert [bar(share).count("█") for share in (None, 0.0, 0.004, 0.5, 1.0)] == [0, 0, 1, 5, 10]
 
 
 def test_the_json_report_holds_the_same_numbers(report: Report) -> None:

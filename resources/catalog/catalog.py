@@ -175,8 +175,7 @@ class Catalog(Queue, Hosts, Spending):
         if year is not None:
             statement = statement.where(year_is(catalog_entries.c.year, year))
         if of_run is not None:
-            works = select(run_works.c.work_id).where(run_works.c.run_id == of_run)
-            statement = statement.where(catalog_entries.c.work_id.in_(works))
+            statement = statement.where(catalog_entries.c.work_id.in_(_works_of(of_run)))
         for column, value in (("run_id", run_id), ("classification", classification), ("reason", reason)):
             if value is not None:
                 statement = statement.where(catalog_entries.c[column] == str(value))
@@ -194,8 +193,10 @@ class Catalog(Queue, Hosts, Spending):
             return [entry_from_row(row) for row in connection.execute(statement).mappings()]
 
     @patiently
-    def outcome_counts(self, year: Years | None = None, run_id: str | None = None) -> list[OutcomeCount]:
-        """How works ended, the most frequent first. `run_id`: those settled by that run."""
+    def outcome_counts(
+        self, year: Years | None = None, run_id: str | None = None, *, of_run: str | None = None
+    ) -> list[OutcomeCount]:
+        """How works ended, the most frequent first. `run_id` and `of_run` as for `entries`."""
         kinds = (catalog_entries.c.classification, catalog_entries.c.reason, catalog_entries.c.kind)
         statement = (
             select(*kinds, sql.count())
@@ -206,6 +207,8 @@ class Catalog(Queue, Hosts, Spending):
             statement = statement.where(year_is(catalog_entries.c.year, year))
         if run_id is not None:
             statement = statement.where(catalog_entries.c.run_id == run_id)
+        if of_run is not None:
+            statement = statement.where(catalog_entries.c.work_id.in_(_works_of(of_run)))
         with self._read() as connection:
             return [
                 OutcomeCount(Classification(classification), Reason(reason), Kind(kind) if kind else None, count)
@@ -403,6 +406,10 @@ class Catalog(Queue, Hosts, Spending):
             finally:
                 target.dispose()
                 part.unlink(missing_ok=True)
+
+
+def _works_of(run_id: str) -> Select[tuple[str]]:
+    return select(run_works.c.work_id).where(run_works.c.run_id == run_id)
 
 
 def _take_revisions(connection: Connection, count: int) -> int:

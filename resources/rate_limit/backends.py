@@ -70,7 +70,7 @@ def _lock(settings: RateLimitSettings, path: Path) -> RootLock:
         raise LimiterUnavailable(_taken(path.parent, alone)) from None
     except OSError as error:
         raise LimiterUnavailable(
-            f"the lock {path} cannot be used: {error}. No request goes out until it can be read and written."
+            f"the lock {path} cannot be used: {error.strerror or error}. No request goes out until it can be read and written."
         ) from error
 
 

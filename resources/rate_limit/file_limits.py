@@ -39,7 +39,8 @@ class FileLimits:
             yield
         except OSError as error:
             raise LimiterUnavailable(
-                f"the limiter folder {self.folder} cannot be used: {error}. No request goes out until it can be read and written."
+                f"the limiter folder {self.folder} cannot be used: {error.strerror or error}. "
+                "No request goes out until it can be read and written."
             ) from error
 
     def close(self) -> None:
