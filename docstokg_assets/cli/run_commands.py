@@ -448,7 +448,9 @@ def export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> N
     try:
         export_lake(services)
         scope, now = Scope(None, run.run_id), datetime.now(UTC)
-        built = reports.build_report(root, scope, services.catalog, now, services.config.artifact_root)
+        built = reports.build_report(
+            services.lake.files, root, scope, services.catalog, now, services.config.artifact_root
+        )
         (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     except Exception:
         logging.getLogger(__name__).warning("the report could not be made", exc_info=True)

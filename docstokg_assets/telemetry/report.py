@@ -16,8 +16,9 @@ import orjson
 from docstokg_assets.telemetry.files import iso, printable, utc
 from docstokg_assets.telemetry.metrics import SLOS, Scope, Share, Slis, Verdict, compute_slis, judge, run_summary, shown
 from docstokg_assets.telemetry.reasons import REASON_TEXT
-from docstokg_assets.telemetry.views import open_lake
+from docstokg_assets.telemetry.views import open_lake, views_file
 from resources.catalog import ParkedGroup, QueueCounts
+from resources.lake.files import LakeFiles
 from resources.records import ENDINGS, Ending, Reason
 
 if TYPE_CHECKING:
@@ -87,10 +88,15 @@ class Table:
 
 
 def build_report(
-    data_root: Path, scope: Scope, catalog: Waits, now: datetime, artifact_root: Path | str | None = None
+    lake: LakeFiles,
+    data_root: Path,
+    scope: Scope,
+    catalog: Waits,
+    now: datetime,
+    artifact_root: Path | str | None = None,
 ) -> Report:
     """From the lake, and from the queue who waits. `lake.export_manifest` first brings the lake up to date."""
-    with open_lake(data_root) as con:
+    with open_lake(lake) as con:
         slis = compute_slis(con, scope)
         retries = con.execute(_RETRIES.format(scope=scope.condition), {**scope.parameters, "now": now}).fetchall()
         summary = run_summary(con, scope)
@@ -108,7 +114,7 @@ def build_report(
         queue,
         waiting,
         data_root,
-        _files(data_root, artifact_root or data_root, scope, catalog),
+        _files(lake, data_root, artifact_root or data_root, scope, catalog),
         summary,
     )
 
@@ -121,16 +127,18 @@ FROM outcomes WHERE {scope} AND retry_at > $now GROUP BY ALL
 """
 
 
-def _files(data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Waits) -> list[tuple[str, str]]:
+def _files(
+    lake: LakeFiles, data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Waits
+) -> list[tuple[str, str]]:
     elsewhere = [("Files", artifact_root)] if isinstance(artifact_root, str) else []
     places = [("Files", Path(artifact_root, kind)) for kind in ("PDF", "HTML", "XML", "cas") if not elsewhere]
     if scope.run_id:
         places.append(("Run folder", data_root / scope.run_id))
-    places += [
-        ("Catalog", Path(catalog.name)),
-        ("Parquet", data_root / "lake"),
-        ("DuckDB views", data_root / "telemetry.duckdb"),
-    ]
+    places.append(("Catalog", Path(catalog.name)))
+    if (views := views_file(lake)) is None:
+        elsewhere.append(("Parquet", lake.place))
+    else:
+        places += [("Parquet", Path(lake.place)), ("DuckDB views", views)]
     return elsewhere + [(label, str(path.resolve())) for label, path in places if path.exists()]
 
 

@@ -27,6 +27,7 @@ from resources.dagster_resources import (
     HttpClientResource,
     RateLimiterResource,
 )
+from resources.lake.files import LakeFolder
 from resources.records import Reason
 
 YEAR = 2024
@@ -139,7 +140,7 @@ def test_a_second_run_downloads_nothing_again_and_doubles_nothing(runs: TwoRuns)
     assert metadata_of(runs.second, "downloaded_artifacts")["finished in this pass"] == 0
     for name in ("saved", "finished", "bytes"):
         assert metadata_of(runs.second, "run_metrics")[name] == metadata_of(runs.first, "run_metrics")[name]
-    works = list(works_of_year(runs.data_root, YEAR))
+    works = list(works_of_year(LakeFolder(runs.data_root / "lake"), YEAR))
     assert len(works) == len({work.work_id for work in works}) == metadata_of(runs.first, "resolver_plans")["works"]
     assert any(work.locations and work.locations[0].pdf_url for work in works)
 
