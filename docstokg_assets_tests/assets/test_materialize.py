@@ -222,6 +222,21 @@ def test_a_part_that_is_lost_or_of_another_version_is_noticed(
     assert row.data["columns"] == "tier"
 
 
+@pytest.mark.requirement("ORC-6", "TEL-6")
+def test_a_year_is_materialised_with_the_lake_in_a_bucket(
+    moto: str, aws_credentials: None, tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    place = f"s3://papers/{tmp_path.name}"
+    result = materialize(write_config(tmp_path, telemetry={"lake": place, "lake_endpoint_url": moto}), deadline_s=30.0)
+    works = metadata_of(result, "openalex_works")
+    assert result.success and not (tmp_path / "data/lake").exists()
+    assert works["folder"] == f"{place}/works/year={YEAR}"
+    assert metadata_of(result, "resolver_plans")["works"] == works["dagster/row_count"]
+    assert metadata_of(result, "manifest_parquet")["lake"] == place
+    assert metadata_of(result, "run_metrics")["saved"] > 0
+    assert all(checks_of(result)[name].passed for name in ("manifest_agrees", "schema_is_stable"))
+
+
 @pytest.mark.requirement("ORC-1")
 def test_force_tries_works_without_full_text_again_and_no_others(
     runs: TwoRuns, tmp_path: Path, write_config: Callable[..., Path]
