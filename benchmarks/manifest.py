@@ -28,6 +28,7 @@ from docstokg_assets.telemetry.views import open_lake
 from resources.catalog import Catalog, Finished
 from resources.catalog.rows import attempt_to_row, entry_to_row
 from resources.catalog.schema import attempts, catalog_entries
+from resources.lake.files import LakeFolder
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
 
 RUN, YEAR, BATCH = "run", 2024, 20_000
@@ -134,13 +135,13 @@ def account(catalog: Catalog, root: Path) -> str:
 
 
 def export(catalog: Catalog, root: Path) -> str:
-    exported = export_manifest(catalog, LakeWriter(root))
+    exported = export_manifest(catalog, LakeWriter(LakeFolder(root / "lake")))
     size = sum(part.stat().st_size for part in exported.parts) / 1e6
     return f"{exported.attempts:,} attempts, {exported.outcomes:,} outcomes to Parquet, {size:.0f} MB"
 
 
 def indicators(catalog: Catalog, root: Path) -> str:
-    with open_lake(root) as con:
+    with open_lake(LakeFolder(root / "lake")) as con:
         slis = compute_slis(con, Scope(YEAR))
     return f"yield {slis.yield_:.3f}"
 

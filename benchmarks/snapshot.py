@@ -29,6 +29,7 @@ from docstokg_assets.sources import Collected, in_batches, plan_works, store_wor
 from docstokg_assets.telemetry.lake import LakeWriter
 from resources.catalog.catalog import Catalog
 from resources.folders import ReadFolder
+from resources.lake.files import LakeFolder
 
 YEAR = 2024
 
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def measure(snapshot: Snapshot, root: Path) -> None:
-    config, lake, now = load_config(None, {}, {}).value, LakeWriter(root), datetime.now(UTC)
+    config, lake, now = load_config(None, {}, {}).value, LakeWriter(LakeFolder(root / "lake")), datetime.now(UTC)
     resolvers = resolvers_of(config)
 
     def works():  # type: ignore[no-untyped-def]
@@ -61,13 +62,14 @@ def measure(snapshot: Snapshot, root: Path) -> None:
             "read and keep (openalex_works)",
             lambda: sum(store_works(lake, batch, now) for batch in in_batches(works())),
         )
-        planned = stage(
-            "plan and queue (resolver_plans)",
-            lambda: plan_works(works_of_year(root, YEAR), resolvers, config.rate_limit, catalog, lake, now).works,
-        )
+
+        def plan() -> int:
+            known = works_of_year(lake.files, YEAR)
+            return plan_works(known, resolvers, config.rate_limit, catalog, lake, now).works
+
+        planned = stage("plan and queue (resolver_plans)", plan)
         assert planned == kept == catalog.queue_counts(YEAR).total
-        again = lambda: plan_works(works_of_year(root, YEAR), resolvers, config.rate_limit, catalog, lake, now).works  # noqa: E731
-        stage("plan again, nothing new", again)
+        stage("plan again, nothing new", plan)
 
 
 def stage(name: str, run: Callable[[], int]) -> int:

@@ -42,8 +42,8 @@ _OBJECTIVES = tuple(slo for slo in SLOS if slo.name != "corruption")
 def objectives(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> Iterator[dg.AssetCheckResult]:
     """A year that misses an objective is worth a look, but nothing stops for it."""
     with plain_failures():
-        root = configuration(catalog).data_root
-    with open_lake(root) as lake:
+        files = configuration(catalog).lake_files()
+    with open_lake(files) as lake:
         verdicts = {verdict.name: verdict for verdict in judge(compute_slis(lake, Scope(_year(context))))}
     for slo in _OBJECTIVES:
         yield _as_check(verdicts[slo.name])
@@ -107,8 +107,9 @@ def manifest_agrees(context: dg.AssetCheckExecutionContext, catalog: CatalogReso
     """Catalog, Parquet and the run's own manifest tell the same: no row of the year is missing, none is there twice."""
     year, faults = _year(context), list[str]()
     with plain_failures():
-        root = configuration(catalog).data_root
-        with catalog.open(root) as opened, open_lake(root) as lake:
+        config = configuration(catalog)
+        root = config.data_root
+        with catalog.open(root) as opened, open_lake(config.lake_files()) as lake:
             told = _rows_in_lake(lake, Scope(year))
             positions = (opened.export_position("lake.attempts"), opened.export_position("lake.outcomes"))
             attempts, before, outcomes = opened.counted_up_to(year, *positions)
@@ -136,16 +137,14 @@ def _rows_in_lake(lake: duckdb.DuckDBPyConnection, scope: Scope) -> dict[str, in
 def schema_is_stable(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> dg.AssetCheckResult:
     """Every Parquet part of the year has the columns of this version; older parts are read all the same, with blanks."""
     with plain_failures():
-        root = configuration(catalog).data_root
-        drifted = LakeWriter(root).drifted(_year(context))
-    rows = [(str(part.relative_to(root)), columns) for part, columns in drifted[:100]]
+        drifted = LakeWriter(configuration(catalog).lake_files()).drifted(_year(context))
     return dg.AssetCheckResult(
         passed=not drifted,
         severity=dg.AssetCheckSeverity.WARN,
         description=f"{len(drifted)} parts with other columns; `content telemetry rebuild` makes them again."
         if drifted
         else "All parts have the columns of this version.",
-        metadata={"parts with other columns": shown.table({"part": "path", "columns": "string"}, rows)},
+        metadata={"parts with other columns": shown.table({"part": "path", "columns": "string"}, drifted[:100])},
     )
 
 

@@ -88,13 +88,10 @@ class Services:
     config: ContentDownloadConfig
     catalog: Catalog
     store: ArtifactStore
+    lake: LakeWriter
     limiter: Limiter
     client: HttpClient
     owner: str
-
-    @property
-    def lake(self) -> LakeWriter:
-        return LakeWriter(self.config.data_root)
 
 
 def was_cut_off(catalog: Catalog, run: Run) -> bool:
@@ -112,7 +109,7 @@ def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> 
     owner = new_owner()
     with ExitStack() as stack:
         catalog = stack.enter_context(Catalog.open(config.catalog_location))
-        store = config.artifacts.open(config.data_root)
+        store, lake = config.artifacts.open(config.data_root), LakeWriter(config.lake_files())
         counted_in = limits or config.data_root / "limits.sqlite3"
         limiter = Limiter.open(config.rate_limit, counted_in, leases=catalog, owner=owner)
         stack.callback(limiter.close)
@@ -120,7 +117,7 @@ def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> 
         chunk = config.download.chunk_size_bytes
         client = HttpClient(config.http, config.robots, catalog, limiter, cache=cache, chunk_bytes=chunk)
         stack.callback(client.close)
-        yield Services(config, catalog, store, limiter, client, owner)
+        yield Services(config, catalog, store, lake, limiter, client, owner)
 
 
 def resolvers_of(config: ContentDownloadConfig) -> tuple[Resolver, ...]:
@@ -449,7 +446,7 @@ class DownloadRun:
 
 def export_lake(services: Services) -> tuple[int, int]:
     """Everything past the last export becomes Parquet: (attempts, outcomes)."""
-    exported = bring_up_to_date(services.catalog, services.config.data_root)
+    exported = bring_up_to_date(services.catalog, services.lake.files)
     return exported.attempts, exported.outcomes
 
 

@@ -18,13 +18,13 @@ from docstokg_assets.openalex import SourceError
 from docstokg_assets.openalex.delta import Delta, find_delta
 from docstokg_assets.orchestrator import DownloadRun, Services, open_snapshot, with_types
 from docstokg_assets.partitions import years
-from docstokg_assets.telemetry.files import whole_file
 from resources.dagster_resources import (
     ArtifactStoreResource,
     CatalogResource,
     HttpClientResource,
     RateLimiterResource,
 )
+from resources.whole_file import whole_file
 
 _ACTIVE = [
     dg.DagsterRunStatus.QUEUED,

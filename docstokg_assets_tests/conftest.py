@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.servers import Postgres, Valkey
+from docstokg_assets_tests.servers import Postgres, SeaweedFs, Valkey, s3_bucket
 from resources.catalog.catalog import Catalog
 from resources.catalog.schema import spending
 from resources.rate_limit.policies import DEFAULT_POLICIES
@@ -93,6 +93,35 @@ def postgres_catalog(postgres: Postgres) -> SecretStr:
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS docstokg CASCADE")
     return SecretStr(postgres.url)
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedFs]:
+    server = SeaweedFs()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    s3_bucket(f"http://{host}:{port}", "tester", "anything")
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a person gives them; nothing of the machine's own."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", SeaweedFs.user)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SeaweedFs.password)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 def spent_today(catalog: Catalog, name: str) -> float:

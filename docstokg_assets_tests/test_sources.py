@@ -26,6 +26,7 @@ from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import HttpError, Interrupted
 from resources.http.messages import Request, Response
+from resources.lake.files import LakeFolder
 from resources.rate_limit.settings import RateLimitSettings
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -170,7 +171,7 @@ def test_works_are_planned_kept_and_queued_recent_years_first(catalog: Catalog, 
         Work("W2", year=2024, doi="10.5555/2"),
         Work("W3"),
     ]
-    lake = LakeWriter(tmp_path)
+    lake = LakeWriter(LakeFolder(tmp_path / "lake"))
     assert store_works(lake, works, NOW) == 3
     catalog.start_run("R", "pull", "hash", {})
     planned = plan_works(works, resolvers("openalex", "unpaywall"), LIMITS, catalog, lake, NOW, "R")
@@ -181,7 +182,7 @@ def test_works_are_planned_kept_and_queued_recent_years_first(catalog: Catalog, 
     assert [(item.work_id, item.year) for item in claimed] == [("W2", 2024), ("W1", 2020), ("W3", None)]
     assert [Work.from_json(item.record) for item in claimed] == [works[1], works[0], works[2]]
     assert claimed[0].next_group == "api.unpaywall.org" and claimed[2].next_group is None
-    with open_lake(tmp_path) as lake_view:
+    with open_lake(lake.files) as lake_view:
         assert lake_view.execute("SELECT work_id, year FROM works ORDER BY 1").fetchall() == [
             ("W1", 2020),
             ("W2", 2024),

@@ -225,7 +225,7 @@ def test_no_wrong_paper_is_stored_the_next_copy_is_and_the_reason_is_kept(
         assert (entry.work_id in rejected) == kind.startswith("wrong")
     assert all(a.extra["evidence"] and a.extra["flags"] for a in rejected.values())
     answer = query_lake(
-        config.data_root, "SELECT work_id FROM outcomes WHERE list_contains(flags, 'abstract-only')", limit=None
+        config.lake_files(), "SELECT work_id FROM outcomes WHERE list_contains(flags, 'abstract-only')", limit=None
     )
     abstracts = {work for work, kind in truth.items() if kind == "abstract_only"}
     assert {row[0] for row in answer.rows} == abstracts

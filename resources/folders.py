@@ -28,7 +28,7 @@ class ReadFolder:
         """`s3://bucket/prefix`, without credentials unless `signed`; else a path. `endpoint`: an S3 that is not Amazon's."""
         self.location = location.rstrip("/")
         if location.startswith("s3://"):
-            self._files: Any = _s3(endpoint, signed)
+            self._files: Any = s3_files(endpoint, signed=signed)
             self._root = self.location.removeprefix("s3://")
         else:
             self._files = fs.LocalFileSystem()
@@ -71,9 +71,10 @@ class ReadFolder:
             ) from None
 
 
-def _s3(endpoint: str | None, signed: bool) -> Any:
+def s3_files(endpoint: str | None, *, signed: bool, region: str | None = None) -> Any:
+    """S3 as Arrow's readers ask it."""
     parts = urlsplit(endpoint or "")
-    options: dict[str, Any] = {"anonymous": not signed, "region": os.environ.get("AWS_REGION", "us-east-1")}
+    options: dict[str, Any] = {"anonymous": not signed, "region": region or os.environ.get("AWS_REGION", "us-east-1")}
     if endpoint:
         options |= {"endpoint_override": parts.netloc or parts.path, "scheme": parts.scheme or "https"}
     return fs.S3FileSystem(**options, connect_timeout=10, request_timeout=60)

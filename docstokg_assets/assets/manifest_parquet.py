@@ -7,7 +7,7 @@ from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.assets.steps import configuration, plain_failures, year_of
 from docstokg_assets.partitions import years
 from docstokg_assets.telemetry.lake import SCHEMAS
-from docstokg_assets.telemetry.views import bring_up_to_date
+from docstokg_assets.telemetry.views import bring_up_to_date, views_file
 from resources.dagster_resources import CatalogResource
 
 
@@ -23,22 +23,23 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
     """The manifest for analysis: every attempt and every outcome, as Parquet by year under `lake/`.
 
     Only what is new since the last export is written, for all years at once; parts are never changed. `telemetry.duckdb` in
-    the data root has views over them for any DuckDB client.
+    the data root has views over them for any DuckDB client, unless the lake is in a bucket.
     """
     with plain_failures():
-        root = configuration(catalog).data_root
-        with catalog.open(root) as opened:
+        config = configuration(catalog)
+        lake = config.lake_files()
+        with catalog.open(config.data_root) as opened:
             opened.report_progress(context.run.run_id, {"year": year_of(context), "phase": "exporting"})
-            exported = bring_up_to_date(opened, root)
+            exported = bring_up_to_date(opened, lake)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": exported.attempts + exported.outcomes,
             "attempts": exported.attempts,
             "outcomes": exported.outcomes,
-            "parts": shown.table({"part": "path"}, [(str(part.relative_to(root)),) for part in exported.parts]),
+            "parts": shown.table({"part": "path"}, [(part,) for part in exported.parts]),
             "columns of attempts": shown.columns_of(SCHEMAS["attempts"]),
             "columns of outcomes": shown.columns_of(SCHEMAS["outcomes"]),
-            "lake": shown.place(root / "lake"),
-            "DuckDB views": shown.place(root / "telemetry.duckdb"),
+            "lake": shown.place(lake.place),
+            **({"DuckDB views": shown.place(views)} if (views := views_file(lake)) else {}),
         }
     )

@@ -103,7 +103,7 @@ def openalex_works(
                     {"work": "string", "title": "string", "doi": "string"},
                     [(work.work_id, work.title, work.doi) for work in first],
                 ),
-                "folder": shown.place(opened.config.data_root / "lake" / "works" / f"year={year}"),
+                "folder": shown.place(f"{opened.lake.files.place}/works/year={year}"),
             }
         )
 

@@ -40,20 +40,20 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
     year = year_of(context)
     with plain_failures():
         config = configuration(catalog)
-        root = config.data_root
-        with catalog.open(root) as opened:
+        lake = config.lake_files()
+        with catalog.open(config.data_root) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
-            unknown = works_of_year(root, 0) if year == newest_year() else ()
-            works = chain(works_of_year(root, year), unknown)
+            unknown = works_of_year(lake, 0) if year == newest_year() else ()
+            works = chain(works_of_year(lake, year), unknown)
             planned = plan_works(
-                works, resolvers_of(config), config.rate_limit, opened, LakeWriter(root), datetime.now(UTC)
+                works, resolvers_of(config), config.rate_limit, opened, LakeWriter(lake), datetime.now(UTC)
             )
         if not planned.works:
             context.log.warning(
                 f"No works of {year} are in the lake. Materialise openalex_works first, or widen the filter."
             )
-        with open_lake(root) as lake:
-            first_hosts = lake.execute(_FIRST_HOSTS.format(year=year)).fetchall()
+        with open_lake(lake) as views:
+            first_hosts = views.execute(_FIRST_HOSTS.format(year=year)).fetchall()
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": planned.steps,
@@ -65,6 +65,6 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
             "providers to ask": planned.deferred,
             "without a known copy": planned.without_candidate,
             "asked first": shown.table({"host": "string", "resolver": "string", "works": "int"}, first_hosts),
-            "folder": shown.place(root / "lake" / "plans" / f"year={year}"),
+            "folder": shown.place(f"{lake.place}/plans/year={year}"),
         }
     )

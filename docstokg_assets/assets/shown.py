@@ -31,8 +31,9 @@ def columns_of(schema: pa.Schema) -> dg.TableSchema:
     return dg.TableSchema([dg.TableColumn(field.name, str(field.type)) for field in schema])
 
 
-def place(path: Path) -> dg.MetadataValue[str | None]:
-    return dg.MetadataValue.path(str(path.resolve()))
+def place(path: Path | str) -> dg.MetadataValue[str | None]:
+    """`path`: text where it may be in a bucket."""
+    return dg.MetadataValue.path(path if isinstance(path, str) else str(path.resolve()))
 
 
 def outcome_table(outcomes: Iterable[OutcomeCount]) -> dg.TableMetadataValue:

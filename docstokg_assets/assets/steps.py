@@ -16,6 +16,7 @@ import dagster as dg
 from docstokg_assets.config import ContentDownloadConfig, load_config, require_contact
 from docstokg_assets.openalex import SourceError
 from docstokg_assets.orchestrator import Services
+from docstokg_assets.telemetry.lake import LakeWriter
 from resources.artifacts.store import StoreError
 from resources.catalog.database import CatalogError
 from resources.dagster_resources import (
@@ -67,7 +68,7 @@ def services(
         store = artifact_store.open(root)
         limiter = stack.enter_context(rate_limiter.open(root, opened, owner))
         client = stack.enter_context(http_client.open(root, opened, limiter, config.download.chunk_size_bytes))
-        yield Services(config, opened, store, limiter, client, owner)
+        yield Services(config, opened, store, LakeWriter(config.lake_files()), limiter, client, owner)
 
 
 @contextmanager

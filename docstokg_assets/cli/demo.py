@@ -210,8 +210,9 @@ def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_
     from docstokg_assets.cli.run_commands import tell_what_is_left
     from docstokg_assets.telemetry import report as reports
     from docstokg_assets.telemetry.metrics import Scope
+    from resources.lake.files import LakeFolder
 
-    built = reports.build_report(root, Scope(), catalog, datetime.now(UTC))
+    built = reports.build_report(LakeFolder(root / "lake"), root, Scope(), catalog, datetime.now(UTC))
     (root / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     show_report(console, built)
     stored = [artifact for artifact in catalog.artifacts_after(0, 1_000_000) if artifact.stored_at >= began]

@@ -65,8 +65,9 @@ def report(
     data_root = settings.data_root
     with open_catalog(settings) as catalog:
         check_known(catalog, run_id, data_root)
-        bring_up_to_date(catalog, data_root)
-        built = reports.build_report(data_root, scope, catalog, datetime.now(UTC), settings.artifact_root)
+        lake = settings.lake_files()
+        bring_up_to_date(catalog, lake)
+        built = reports.build_report(lake, data_root, scope, catalog, datetime.now(UTC), settings.artifact_root)
     if format is ReportFormat.TABLE:
         from rich.console import Console
 
@@ -102,10 +103,9 @@ def query(
 ) -> None:
     """Ask the Parquet telemetry with DuckDB. Nothing can be changed by it."""
     from docstokg_assets.telemetry.views import QueryError, query_lake
+    from resources.artifacts.store import StoreError
 
-    data_root = settings_of(config, out).data_root
-    if not (data_root / "lake").is_dir():
-        fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
+    settings = settings_of(config, out)
     try:
         text = Path(sql).read_text(encoding="utf-8") if sql.endswith(".sql") else sql
     except OSError as error:
@@ -113,9 +113,15 @@ def query(
     except UnicodeDecodeError:
         fail(f"{sql} cannot be read: it is not UTF-8 text. Give a file of SQL, or the SELECT itself.")
     try:
-        answer = query_lake(data_root, text, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
+        lake = settings.lake_files()
+        if lake.is_empty():
+            where = settings.telemetry.lake or settings.data_root
+            fail(f"there is no telemetry in {where}. Give the data root with --out; `content pull` fills it.")
+        answer = query_lake(lake, text, limit=SHOWN_ROWS if format is QueryFormat.TABLE else None)
     except QueryError as error:
         fail(f"the query was not answered: {error}")
+    except StoreError as error:
+        fail(str(error))
     print_answer(answer, format, "the first {}; --format csv or json shows all")
 
 
@@ -133,7 +139,8 @@ def settings_of(config: Path | None, out: Path | None) -> ContentDownloadConfig:
 
 @contextmanager
 def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
-    """The catalog of a data root that was used before; ends the command when there is none."""
+    """The catalog of a data root that was used before; ends the command when there is none, or the lake cannot be had."""
+    from resources.artifacts.store import StoreError
     from resources.catalog import Catalog, CatalogError
 
     location = config.catalog_location
@@ -141,7 +148,7 @@ def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
     try:
         with Catalog.open(location) as catalog:
             yield catalog
-    except CatalogError as error:
+    except (CatalogError, StoreError) as error:
         fail(str(error))
 
 

@@ -132,9 +132,9 @@ def pull(
     loaded = load()
     source = Source.from_options(query, ids, urls, loaded)
     if max_works is not None and source.kind != "query":
-        _fail(f"--max-works goes with a query; {source.value} says itself which works are meant")
+        fail(f"--max-works goes with a query; {source.value} says itself which works are meant")
     if format is not QueryFormat.TABLE and not dry_run:
-        _fail("--format goes with --dry-run; what a run brought is told by `content report --format json`")
+        fail("--format goes with --dry-run; what a run brought is told by `content report --format json`")
     try:
         with (
             told_plainly(loaded),
@@ -472,7 +472,9 @@ def export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> N
     try:
         export_lake(services)
         scope, now = Scope(None, run.run_id), datetime.now(UTC)
-        built = reports.build_report(root, scope, services.catalog, now, services.config.artifact_root)
+        built = reports.build_report(
+            services.lake.files, root, scope, services.catalog, now, services.config.artifact_root
+        )
         (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     except Exception:
         logging.getLogger(__name__).warning("the report could not be made", exc_info=True)

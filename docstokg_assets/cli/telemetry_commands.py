@@ -41,9 +41,9 @@ def export(
 ) -> None:
     """Write attempts, or another view of the telemetry, as one file for other tools."""
     from docstokg_assets.telemetry.export import ExportFormat, ExportTable, export_table
-    from docstokg_assets.telemetry.files import whole_file
     from docstokg_assets.telemetry.metrics import Scope
     from docstokg_assets.telemetry.views import bring_up_to_date
+    from resources.whole_file import whole_file
 
     kind, view = ExportFormat(format), ExportTable(table)
     if kind is ExportFormat.PARQUET and out is None:
@@ -56,14 +56,15 @@ def export(
     settings = settings_of(config, data_root)
     with open_catalog(settings) as catalog:
         check_known(catalog, run_id, settings.data_root)
-        bring_up_to_date(catalog, settings.data_root)
+        lake = settings.lake_files()
+        bring_up_to_date(catalog, lake)
     scope = Scope(year, run_id)
     if out is None:
-        export_table(settings.data_root, view, scope, kind, sys.stdout.buffer)
+        export_table(lake, view, scope, kind, sys.stdout.buffer)
         return
     try:
         with whole_file(out) as temp, temp.open("wb") as file:
-            rows = export_table(settings.data_root, view, scope, kind, file)
+            rows = export_table(lake, view, scope, kind, file)
     except OSError as error:
         fail(f"{out} cannot be written: {error.strerror}. Give another file with --out.")
     typer.echo(f"{rows:,} {view} in {out}", err=True)
@@ -85,8 +86,9 @@ def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption =
         for each in [known] if known is not None else [run for run in catalog.runs() if run.kind != "sensor"]:
             _rebuild(catalog, each, settings.data_root / each.run_id, settings.telemetry.last_csv_rows)
         if known is None:
-            made = rebuild_manifest(catalog, LakeWriter(settings.data_root))
-            write_telemetry_duckdb(settings.data_root)
+            lake = settings.lake_files()
+            made = rebuild_manifest(catalog, LakeWriter(lake))
+            write_telemetry_duckdb(lake)
             typer.echo(f"lake: {made.attempts:,} attempts, {made.outcomes:,} outcomes", err=True)
 
 

@@ -15,7 +15,7 @@ from resources.settings import MASK
 
 # The name of a run, that of a policy (its values count) and the places on one machine do not change what is collected or how:
 # two machines, or one that was moved to a larger disk, must be able to show that they worked under the same rules.
-_FILES = ("telemetry.manifest_path", "telemetry.csv_path")
+_FILES = tuple(f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region"))
 NOT_HASHED = ("policy", "run_id", "data_root", "storage.path", "artifacts", "http.ca_bundle", "http.cache_dir", *_FILES)
 
 

@@ -24,6 +24,9 @@ from resources.layers import policies_in
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import Loaded, Section, load
 
+if TYPE_CHECKING:
+    from resources.lake.files import LakeFiles
+
 # Inside each tier: copies that can be named without asking, then those who know most about a DOI, then the indexes. Crossref
 # answers for many works at once, Unpaywall for each alone.
 PREFERRED_ORDER = (
@@ -89,6 +92,21 @@ class TelemetrySettings(Section):
     otlp_timeout_s: float = Field(
         5.0, gt=0, description="most time that the collector gets for a batch, and for the last ones of a run"
     )
+    lake: str | None = Field(
+        None,
+        description="s3://bucket/prefix for a Parquet lake that machines share; `lake` in the data root when not set",
+    )
+    lake_endpoint_url: str | None = Field(None, description="for that: another server than Amazon's")
+    lake_region: str | None = Field(
+        None, description="for that: the region; that of the AWS configuration when not set"
+    )
+
+    @field_validator("lake")
+    @classmethod
+    def _lake_is_in_a_bucket(cls, lake: str | None) -> str | None:
+        if lake is not None and not re.fullmatch(r"s3://[^/?#]+(/[^?#]*)?", lake):
+            raise ValueError("must be s3://bucket/prefix; leave it out to keep the lake in the data root")
+        return lake
 
     @model_validator(mode="after")
     def _otlp_has_its_endpoint(self) -> TelemetrySettings:
@@ -231,6 +249,18 @@ class ContentDownloadConfig(Section):
         if self.artifacts.store == "s3":
             return f"s3://{self.artifacts.bucket}/{self.artifacts.prefix}"
         return self.artifacts.root or self.data_root
+
+    def lake_files(self) -> LakeFiles:
+        """StoreError when its bucket cannot be used."""
+        place, spool = self.telemetry, self.data_root / "spool"
+        if place.lake is None:
+            from resources.lake.files import LakeFolder
+
+            return LakeFolder(self.data_root / "lake")
+        from resources.lake.bucket import LakeBucket
+
+        bucket, _, prefix = place.lake.removeprefix("s3://").partition("/")
+        return LakeBucket(bucket, prefix, place.lake_endpoint_url, place.lake_region, spool)
 
 
 def load_config(

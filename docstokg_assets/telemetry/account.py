@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from docstokg_assets.telemetry.files import whole_file
 from docstokg_assets.telemetry.manifest import as_row, metrics_summary, write_last_csv, write_metrics
 from docstokg_assets.telemetry.sinks import CsvSink, JsonlSink
 from resources.catalog import Catalog, Run, StoredAttempt
+from resources.whole_file import whole_file
 
 MANIFEST, ATTEMPTS = "manifest.jsonl", "attempts.csv"
 _PAGE = 10_000

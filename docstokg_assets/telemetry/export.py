@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
@@ -19,6 +18,7 @@ from docstokg_assets.telemetry.files import csv_cell, iso
 from docstokg_assets.telemetry.lake import BATCH_ROWS
 from docstokg_assets.telemetry.metrics import Scope
 from docstokg_assets.telemetry.views import open_lake
+from resources.lake.files import LakeFiles
 
 
 class ExportFormat(StrEnum):
@@ -40,10 +40,10 @@ class ExportTable(StrEnum):
         return self in (ExportTable.ATTEMPTS, ExportTable.OUTCOMES, ExportTable.ARTIFACTS)
 
 
-def export_table(data_root: Path, table: ExportTable, scope: Scope, format: ExportFormat, file: BinaryIO) -> int:
+def export_table(lake: LakeFiles, table: ExportTable, scope: Scope, format: ExportFormat, file: BinaryIO) -> int:
     """How many rows were written. A batch at a time is held in memory."""
     rows = 0
-    with _batches(data_root, table, scope) as batches:
+    with _batches(lake, table, scope) as batches:
         if format is ExportFormat.PARQUET:
             with pq.ParquetWriter(file, batches.schema, compression="zstd") as writer:
                 for batch in batches:
@@ -63,8 +63,8 @@ def export_table(data_root: Path, table: ExportTable, scope: Scope, format: Expo
 
 
 @contextmanager
-def _batches(data_root: Path, table: ExportTable, scope: Scope) -> Iterator[pa.RecordBatchReader]:
-    with open_lake(data_root) as con:
+def _batches(lake: LakeFiles, table: ExportTable, scope: Scope) -> Iterator[pa.RecordBatchReader]:
+    with open_lake(lake) as con:
         sql = f"SELECT * FROM {table} WHERE {scope.condition}"
         yield con.sql(sql, params=scope.parameters).to_arrow_reader(BATCH_ROWS)
 

@@ -1,41 +1,11 @@
-"""Files that appear whole or not at all, and text that is safe to show. Leaves what is written to the callers."""
+"""Moments and texts as files and terminals show them safely. Leaves what is written to the callers."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`. A block that ends well makes it durable under that name; else it goes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)  # hidden, so no glob over parts can see it
-    os.close(descriptor)
-    temp = Path(name)
-    try:
-        yield temp
-        temp.chmod(0o644)
-        _sync(temp)
-        temp.replace(path)
-        _sync(path.parent)
-    finally:
-        temp.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def utc(moment: datetime | float) -> datetime:

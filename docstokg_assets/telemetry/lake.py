@@ -1,8 +1,8 @@
 """The Parquet lake: what the catalog knows, as immutable parts that any tool can read. Writes; reading is `views.py`.
 
-`<data_root>/lake/<table>/year=YYYY/part-<ulid>.parquet`, year=0 where the year is unknown. A part is never changed.
-A crash between a part and its noted position exports the same rows twice; the views take the latest row of each key, so
-that it shows nowhere.
+`<table>/year=YYYY/part-<ulid>.parquet`, year=0 where the year is unknown. A part is never changed. Whether it is a
+file or an object is `resources.lake`'s business. A crash between a part and its noted position exports the same rows twice;
+the views take the latest row of each key, so that it shows nowhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
@@ -21,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from ulid import ULID
 
-from docstokg_assets.telemetry.files import whole_file
 from docstokg_assets.works import Work
 from resources.catalog.catalog import Columns
+from resources.lake.files import LakeFiles
 
 BATCH_ROWS = 10_000
 
@@ -159,22 +158,22 @@ class Exported:
 
     attempts: int
     outcomes: int
-    parts: tuple[Path, ...]
+    parts: tuple[str, ...]
 
 
 class LakeWriter:
-    """Appends parts under `<data_root>/lake`."""
+    """Appends parts to the lake."""
 
-    def __init__(self, data_root: Path) -> None:
-        self._lake = data_root / "lake"
+    def __init__(self, files: LakeFiles) -> None:
+        self.files = files
 
-    def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> tuple[Path, ...]:
+    def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
         """One new part for each year among `rows`; they are taken in batches, so that any number of them can pass."""
         return self.append_columns(table, _columns_of(rows, (*SCHEMAS[table].names, "year")))
 
-    def append_columns(self, table: str, pages: Iterable[Columns]) -> tuple[Path, ...]:
+    def append_columns(self, table: str, pages: Iterable[Columns]) -> tuple[str, ...]:
         """The same for rows that come column by column, `year` among the columns."""
-        parts: dict[int, Path] = {}
+        parts: dict[int, str] = {}
         writers: dict[int, pq.ParquetWriter] = {}
         schema, name = SCHEMAS[table], f"part-{ULID()}.parquet"
         with ExitStack() as stack:
@@ -183,22 +182,18 @@ class LakeWriter:
                 batch = pa.RecordBatch.from_arrays([_array(field, page[field.name]) for field in schema], schema=schema)
                 for year in years.unique().to_pylist():
                     if year not in writers:
-                        parts[year] = self._lake / table / f"year={year}" / name
-                        temp = stack.enter_context(whole_file(parts[year]))
+                        parts[year] = f"{table}/year={year}/{name}"
+                        temp = stack.enter_context(self.files.new_part(parts[year]))
                         writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, compression="zstd"))
                     writers[year].write_batch(batch.filter(pc.equal(years, year)))
         return tuple(parts.values())
 
-    def parts(self, table: str, year: int | None = None) -> list[Path]:
-        """Those of one year, or all."""
-        return sorted((self._lake / table).glob(f"year={'*' if year is None else year}/part-*.parquet"))
-
-    def drifted(self, year: int | None = None) -> list[tuple[Path, str]]:
+    def drifted(self, year: int | None = None) -> list[tuple[str, str]]:
         """The parts whose columns are not those of this version, each with what differs."""
         found = []
         for table, wanted in SCHEMAS.items():
-            for part in self.parts(table, year):
-                differing = _named_types(wanted) ^ _named_types(pq.read_schema(part))
+            for part in self.files.parts(table, year):
+                differing = _named_types(wanted) ^ _named_types(self.files.schema(part))
                 if differing:
                     found.append((part, ", ".join(sorted({name for name, _ in differing}))))
         return found
@@ -267,12 +262,12 @@ def _with_flags(page: Columns) -> Columns:
 
 def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     """All attempts and outcomes anew. The old parts go when the new ones are there, so that a reader always sees each row."""
-    old = [*lake.parts("attempts"), *lake.parts("outcomes")]
+    old = [*lake.files.parts("attempts"), *lake.files.parts("outcomes")]
     for name in ("lake.attempts", "lake.outcomes"):
         catalog.set_export_position(name, 0)
     exported = export_manifest(catalog, lake)
     for part in old:
-        part.unlink()
+        lake.files.remove(part)
     return exported
 
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import orjson
 
-from docstokg_assets.telemetry.files import csv_cell, iso, whole_file
+from docstokg_assets.telemetry.files import csv_cell, iso
 from resources.catalog import Entry
 from resources.records import MANIFEST_SCHEMA_VERSION, AttemptRecord, Classification, Reason, Status
+from resources.whole_file import whole_file
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,10 @@ import orjson
 from docstokg_assets.telemetry.files import iso, printable, utc
 from docstokg_assets.telemetry.metrics import SLOS, Scope, Share, Slis, Verdict, compute_slis, judge, run_summary, shown
 from docstokg_assets.telemetry.reasons import REASON_TEXT
-from docstokg_assets.telemetry.views import open_lake
+from docstokg_assets.telemetry.views import open_lake, views_file
 from resources.catalog import ParkedGroup, QueueCounts
 from resources.catalog.rows import Entry, OutcomeCount
+from resources.lake.files import LakeFiles
 from resources.records import ENDINGS, Ending, Reason
 
 if TYPE_CHECKING:
@@ -92,10 +93,15 @@ class Table:
 
 
 def build_report(
-    data_root: Path, scope: Scope, catalog: Waits, now: datetime, artifact_root: Path | str | None = None
+    lake: LakeFiles,
+    data_root: Path,
+    scope: Scope,
+    catalog: Waits,
+    now: datetime,
+    artifact_root: Path | str | None = None,
 ) -> Report:
     """From the lake, and from the queue who waits. `lake.export_manifest` first brings the lake up to date."""
-    with open_lake(data_root) as con:
+    with open_lake(lake) as con:
         slis = compute_slis(con, scope)
         again = f"SELECT work_id FROM outcomes WHERE {scope.condition} AND retry_at > $now"
         retried = [work_id for (work_id,) in con.execute(again, {**scope.parameters, "now": now}).fetchall()]
@@ -116,7 +122,7 @@ def build_report(
         sum(n.count for n in ended if n.reason in (Reason.OK, Reason.NOT_MODIFIED)),
         waiting,
         data_root,
-        _files(data_root, artifact_root or data_root, scope, catalog),
+        _files(lake, data_root, artifact_root or data_root, scope, catalog),
         summary,
     )
 
@@ -137,18 +143,20 @@ def _between_tries(entries: Iterable[Entry]) -> Iterator[ParkedGroup]:
         yield ParkedGroup(host, len(times), min(times), max(times), reason)
 
 
-def _files(data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Waits) -> list[tuple[str, str]]:
+def _files(
+    lake: LakeFiles, data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Waits
+) -> list[tuple[str, str]]:
     elsewhere = [("Files", artifact_root)] if isinstance(artifact_root, str) else []
     places = [("Files", Path(artifact_root, kind)) for kind in ("PDF", "HTML", "XML", "cas") if not elsewhere]
     if scope.run_id:
         places.append(("Run folder", data_root / scope.run_id))
     file = Path(catalog.name)
     elsewhere += [] if file.exists() else [("Catalog", catalog.name)]
-    places += [
-        ("Catalog", file),
-        ("Parquet", data_root / "lake"),
-        ("DuckDB views", data_root / "telemetry.duckdb"),
-    ]
+    places.append(("Catalog", file))
+    if (views := views_file(lake)) is None:
+        elsewhere.append(("Parquet", lake.place))
+    else:
+        places += [("Parquet", Path(lake.place)), ("DuckDB views", views)]
     return elsewhere + [(label, str(path.resolve())) for label, path in places if path.exists()]
 
 

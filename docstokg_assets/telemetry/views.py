@@ -6,7 +6,6 @@ without parts is an empty view with the right columns; a column that old parts l
 
 from __future__ import annotations
 
-import glob
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +13,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from docstokg_assets.telemetry.files import whole_file
 from docstokg_assets.telemetry.lake import SCHEMAS, Exported, LakeWriter, ManifestSource, export_manifest
+from resources.lake.files import LakeFiles, LakeFolder, quoted
 from resources.records import Answer
+from resources.whole_file import whole_file
 
 # Which of several rows with one key is shown. `year` among the keys lets a filter on it skip the other folders.
 _LATEST: Mapping[str, str] = {
@@ -39,45 +39,49 @@ class QueryError(Exception):
     """A query that was refused or failed; the message is for the person who wrote it."""
 
 
-def open_lake(data_root: Path) -> duckdb.DuckDBPyConnection:
+def open_lake(lake: LakeFiles) -> duckdb.DuckDBPyConnection:
     """A connection in memory with the views `works, plans, attempts, outcomes, artifacts, metrics`."""
-    return _with_views(duckdb.connect(), data_root)
+    return _with_views(duckdb.connect(), lake)
 
 
-def open_lake_read_only(data_root: Path) -> duckdb.DuckDBPyConnection:
+def open_lake_read_only(lake: LakeFiles) -> duckdb.DuckDBPyConnection:
     """The same for queries of strangers: no file outside the lake can be reached, no setting changed back."""
-    con = open_lake(data_root)
-    lake = str((data_root / "lake").resolve())
-    # Both the folder and the pattern that finds its parts are checked against the list.
-    con.execute(f"SET allowed_directories = [{_quoted(lake)}, {_quoted(glob.escape(lake))}]")
+    con = open_lake(lake)
+    con.execute(f"SET allowed_directories = [{', '.join(map(quoted, lake.readable))}]")
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
     return con
 
 
-def write_telemetry_duckdb(data_root: Path) -> Path:
-    """`telemetry.duckdb`, which any DuckDB client opens.
+def views_file(lake: LakeFiles) -> Path | None:
+    """`telemetry.duckdb` in the data root; none for a bucket, which DuckDB alone cannot read."""
+    return lake.folder.with_name("telemetry.duckdb") if isinstance(lake, LakeFolder) else None
+
+
+def write_telemetry_duckdb(lake: LakeFiles) -> None:
+    """The views as a file that any DuckDB client opens, where there can be one.
 
     DuckDB resolves relative paths from the client's working folder, so the views hold absolute ones: the file is
     written anew with every export, and must be after the data root was moved.
     """
-    path = data_root / "telemetry.duckdb"
+    path = views_file(lake)
+    if path is None:
+        return
     with whole_file(path) as temp:
         temp.unlink()  # DuckDB takes an empty file for a broken database
-        _with_views(duckdb.connect(str(temp)), data_root).close()
-    return path
+        _with_views(duckdb.connect(str(temp)), lake).close()
 
 
-def bring_up_to_date(catalog: ManifestSource, data_root: Path) -> Exported:
+def bring_up_to_date(catalog: ManifestSource, lake: LakeFiles) -> Exported:
     """What the catalog learnt since the last export goes into the lake, and the views file sees it."""
-    exported = export_manifest(catalog, LakeWriter(data_root))
-    write_telemetry_duckdb(data_root)
+    exported = export_manifest(catalog, LakeWriter(lake))
+    write_telemetry_duckdb(lake)
     return exported
 
 
-def query_lake(data_root: Path, sql: str, *, limit: int | None, timeout_s: float = 60.0) -> Answer:
+def query_lake(lake: LakeFiles, sql: str, *, limit: int | None, timeout_s: float = 60.0) -> Answer:
     """The first `limit` rows of one SELECT, or all. DuckDB could write in the lake: nothing else is let through."""
-    with open_lake_read_only(data_root) as con:
+    with open_lake_read_only(lake) as con:
         timer = threading.Timer(timeout_s, con.interrupt)
         try:
             _check_only_reads(sql)
@@ -100,23 +104,20 @@ def _check_only_reads(sql: str) -> None:
         raise QueryError("only one statement that reads is allowed: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE")
 
 
-def _with_views(con: duckdb.DuckDBPyConnection, data_root: Path) -> duckdb.DuckDBPyConnection:
+def _with_views(con: duckdb.DuckDBPyConnection, lake: LakeFiles) -> duckdb.DuckDBPyConnection:
     con.execute("SET TimeZone = 'UTC'")
     for table, schema in SCHEMAS.items():
-        con.execute(f"CREATE OR REPLACE VIEW {table} AS {_select(table, schema, data_root)}")
+        con.execute(f"CREATE OR REPLACE VIEW {table} AS {_select(table, schema, lake.rows(con, table, schema))}")
     con.execute(_ARTIFACTS)
     return con
 
 
-def _select(table: str, schema: pa.Schema, data_root: Path) -> str:
+def _select(table: str, schema: pa.Schema, rows: str | None) -> str:
     """The typed empty row set comes first: it gives names, types and order whatever the parts hold."""
     typed = ", ".join(f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in schema)
     source = f"SELECT {typed}, NULL::SMALLINT AS year WHERE false"
-    folder = (data_root / "lake" / table).resolve()
-    if next(folder.glob("year=*/part-*.parquet"), None):
-        files = _quoted(f"{glob.escape(str(folder))}/year=*/part-*.parquet")
-        options = "hive_partitioning = true, hive_types = {'year': SMALLINT}, union_by_name = true"
-        source += f" UNION ALL BY NAME SELECT * REPLACE (nullif(year, 0) AS year) FROM read_parquet({files}, {options})"
+    if rows is not None:
+        source += f" UNION ALL BY NAME {rows}"
     return f"SELECT * FROM ({source}) QUALIFY {_LATEST[table]}"
 
 
@@ -128,7 +129,3 @@ def _duckdb_type(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "TIMESTAMPTZ"
     return {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}[kind]
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -27,6 +27,7 @@ from resources.dagster_resources import (
     HttpClientResource,
     RateLimiterResource,
 )
+from resources.lake.files import LakeFolder
 from resources.records import Reason
 
 YEAR = 2024
@@ -139,7 +140,7 @@ def test_a_second_run_downloads_nothing_again_and_doubles_nothing(runs: TwoRuns)
     assert metadata_of(runs.second, "downloaded_artifacts")["finished in this pass"] == 0
     for name in ("saved", "finished", "bytes"):
         assert metadata_of(runs.second, "run_metrics")[name] == metadata_of(runs.first, "run_metrics")[name]
-    works = list(works_of_year(runs.data_root, YEAR))
+    works = list(works_of_year(LakeFolder(runs.data_root / "lake"), YEAR))
     assert len(works) == len({work.work_id for work in works}) == metadata_of(runs.first, "resolver_plans")["works"]
     assert any(work.locations and work.locations[0].pdf_url for work in works)
 
@@ -219,6 +220,21 @@ def test_a_part_that_is_lost_or_of_another_version_is_noticed(
     assert not drift.passed
     (row,) = drift.metadata["parts with other columns"].value.records
     assert row.data["columns"] == "tier"
+
+
+@pytest.mark.requirement("ORC-6", "TEL-6")
+def test_a_year_is_materialised_with_the_lake_in_a_bucket(
+    moto: str, aws_credentials: None, tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    place = f"s3://papers/{tmp_path.name}"
+    result = materialize(write_config(tmp_path, telemetry={"lake": place, "lake_endpoint_url": moto}), deadline_s=30.0)
+    works = metadata_of(result, "openalex_works")
+    assert result.success and not (tmp_path / "data/lake").exists()
+    assert works["folder"] == f"{place}/works/year={YEAR}"
+    assert metadata_of(result, "resolver_plans")["works"] == works["dagster/row_count"]
+    assert metadata_of(result, "manifest_parquet")["lake"] == place
+    assert metadata_of(result, "run_metrics")["saved"] > 0
+    assert all(checks_of(result)[name].passed for name in ("manifest_agrees", "schema_is_stable"))
 
 
 @pytest.mark.requirement("ORC-1")

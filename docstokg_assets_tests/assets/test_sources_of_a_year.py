@@ -18,6 +18,7 @@ from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox import records as sandbox_records
 from docstokg_assets.sandbox.snapshot import write_snapshot
 from resources.catalog import Catalog
+from resources.lake.files import LakeFolder
 
 YEAR = 2024
 HOST = "api.openalex.org"
@@ -56,7 +57,7 @@ def why(result: dg.ExecuteInProcessResult) -> str:
 
 
 def in_lake(folder: Path, year: int = YEAR) -> set[str]:
-    return {work.work_id for work in works_of_year(folder / "data", year)}
+    return {work.work_id for work in works_of_year(LakeFolder(folder / "data/lake"), year)}
 
 
 @pytest.mark.requirement("SRC-1", "SRC-3")
@@ -106,7 +107,7 @@ def test_only_what_was_updated_since_a_day_is_listed_where_the_plan_allows(
 @pytest.mark.requirement("ORC-3")
 def test_only_what_was_published_since_a_day_is_listed(tmp_path: Path, write_config: WriteConfig, run: Run) -> None:
     result = run(write_config(tmp_path), published_since="2024-10-15")
-    works = list(works_of_year(tmp_path / "data", YEAR))
+    works = list(works_of_year(LakeFolder(tmp_path / "data/lake"), YEAR))
     assert works and all((work.publication_date or "2024-12") >= "2024-10-15" for work in works)
     assert shown(result)["pages"] == 3
 

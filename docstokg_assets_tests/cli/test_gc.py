@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docstokg_assets.works import Work
-from docstokg_assets_tests.resources.artifacts.conftest import moto  # noqa: F401
 from docstokg_assets_tests.servers import s3_bucket
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Batch, NewItem, Parked
@@ -133,7 +132,7 @@ def test_without_a_catalog_there_is_nothing_to_compare_with(content: Content, tm
 def test_a_run_into_a_bucket_by_hash_and_its_leftovers(
     place: Place,
     content: Content,
-    moto: str,  # noqa: F811
+    moto: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tester")

@@ -12,6 +12,8 @@ import pytest
 
 from resources.catalog import Batch, Catalog, Entry, Finished, NewItem
 from resources.catalog.rows import entry_from_row, entry_to_row
+from resources.lake.bucket import LakeBucket
+from resources.lake.files import LakeFiles, LakeFolder
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -123,6 +125,25 @@ def history(catalog: Catalog, works: int = 300, seed: int = 5) -> tuple[list[Att
 @pytest.fixture
 def data_root(tmp_path: Path) -> Path:
     return tmp_path / "data"
+
+
+@pytest.fixture
+def folder(data_root: Path) -> LakeFolder:
+    return LakeFolder(data_root / "lake")
+
+
+@pytest.fixture
+def bucket(moto: str, aws_credentials: None, tmp_path: Path) -> Callable[[str], LakeBucket]:
+    """The test's own prefix of a bucket, as the machine of that name opens it."""
+    return lambda machine: LakeBucket("papers", f"lakes/{tmp_path.name}/", moto, None, tmp_path / machine / "spool")
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def lake(request: pytest.FixtureRequest) -> LakeFiles:
+    """Wherever it is, it must be the same."""
+    made: Any = request.getfixturevalue(request.param)
+    opened: LakeFiles = made("data") if request.param == "bucket" else made
+    return opened
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,10 +24,14 @@ from docstokg_assets.telemetry.views import (
     write_telemetry_duckdb,
 )
 from docstokg_assets.works import Location, Work
+from docstokg_assets_tests.servers import LossyProxy
 from resources.catalog import Catalog
+from resources.lake.bucket import LakeBucket
+from resources.lake.files import LakeFiles, LakeFolder
 from resources.records import Reason
 
 Make = Callable[..., Any]
+TEN_YEARS = [{"run_id": "r", "worker_id": "w", "seq": year, "year": year} for year in (0, *range(2016, 2025))]
 MONDAY, TUESDAY = datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC)
 
 T, N, R, F, TIME, TEXTS = "string", "int64", "double", "bool", "timestamp[us, tz=UTC]", "list<element: string>"
@@ -48,8 +53,8 @@ COLUMNS = {
 }
 
 
-def rows_of(data_root: Path, sql: str) -> list[tuple[Any, ...]]:
-    with open_lake(data_root) as con:
+def rows_of(lake: LakeFiles, sql: str) -> list[tuple[Any, ...]]:
+    with open_lake(lake) as con:
         return con.execute(sql).fetchall()
 
 
@@ -62,35 +67,36 @@ def test_names_and_types_of_the_columns_are_a_contract(table: str) -> None:
 
 @pytest.mark.requirement("TEL-6")
 def test_an_export_writes_parts_by_year_and_the_next_one_only_what_is_new(
-    data_root: Path, catalog: Catalog, make_attempt: Make, make_finished: Make, record_in: Make
+    lake: LakeFiles, catalog: Catalog, make_attempt: Make, make_finished: Make, record_in: Make
 ) -> None:
-    lake = LakeWriter(data_root)
+    writer = LakeWriter(lake)
     record_in(
         catalog,
         attempts=[make_attempt(seq=1), make_attempt(seq=2, year=None, extra={"sleep_ms": 3})],
         works=[make_finished("W1"), make_finished("W2", year=None)],
     )
-    first = export_manifest(catalog, lake)
+    first = export_manifest(catalog, writer)
     assert (first.attempts, first.outcomes) == (2, 2)
-    assert sorted(str(part.parent.relative_to(data_root)) for part in first.parts) == [
-        "lake/attempts/year=0",
-        "lake/attempts/year=2024",
-        "lake/outcomes/year=0",
-        "lake/outcomes/year=2024",
+    assert sorted(part.rpartition("/")[0] for part in first.parts) == [
+        "attempts/year=0",
+        "attempts/year=2024",
+        "outcomes/year=0",
+        "outcomes/year=2024",
     ]
-    assert all(re.fullmatch(r"part-[0-9A-Z]{26}\.parquet", part.name) for part in first.parts)
-    assert pq.ParquetFile(first.parts[0]).metadata.row_group(0).column(0).compression == "ZSTD"
+    assert all(re.fullmatch(r".*/part-[0-9A-Z]{26}\.parquet", part) for part in first.parts)
+    assert sorted(lake.parts("attempts") + lake.parts("outcomes")) == sorted(first.parts)
+    assert lake.parts("outcomes", 0) == [part for part in first.parts if part.startswith("outcomes/year=0/")]
 
-    nothing = export_manifest(catalog, lake)
+    nothing = export_manifest(catalog, writer)
     assert (nothing.attempts, nothing.outcomes, nothing.parts) == (0, 0, ())
 
     catalog.reopen(["W2"])
     record_in(catalog, attempts=[make_attempt(seq=3)], works=[make_finished("W2", Reason.HTML_ONLY, year=None)])
-    assert (third := export_manifest(catalog, lake)).attempts == third.outcomes == 1
+    assert (third := export_manifest(catalog, writer)).attempts == third.outcomes == 1
     outcomes = "SELECT work_id, year, reason, fallback_chain FROM outcomes ORDER BY work_id"
     chain = ["unpaywall", "arxiv"]
-    assert rows_of(data_root, outcomes) == [("W1", 2024, "ok", chain), ("W2", None, "html-only", chain)]
-    assert rows_of(data_root, "SELECT seq, year, extra FROM attempts ORDER BY seq") == [
+    assert rows_of(lake, outcomes) == [("W1", 2024, "ok", chain), ("W2", None, "html-only", chain)]
+    assert rows_of(lake, "SELECT seq, year, extra FROM attempts ORDER BY seq") == [
         (1, 2024, "{}"),
         (2, None, '{"sleep_ms":3}'),
         (3, 2024, "{}"),
@@ -99,7 +105,7 @@ def test_an_export_writes_parts_by_year_and_the_next_one_only_what_is_new(
 
 @pytest.mark.requirement("TEL-6")
 def test_a_crash_before_the_position_is_noted_doubles_rows_on_disk_but_not_in_the_views(
-    data_root: Path, catalog: Catalog, make_history: Make, monkeypatch: pytest.MonkeyPatch
+    lake: LakeFiles, catalog: Catalog, make_history: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts, works = make_history(catalog, works=40)
 
@@ -108,37 +114,37 @@ def test_a_crash_before_the_position_is_noted_doubles_rows_on_disk_but_not_in_th
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
         patch.setattr(Catalog, "set_export_position", die)
-        export_manifest(catalog, LakeWriter(data_root))
-    export_manifest(catalog, LakeWriter(data_root))
+        export_manifest(catalog, LakeWriter(lake))
+    export_manifest(catalog, LakeWriter(lake))
 
-    on_disk = sum(
-        pq.ParquetFile(part).metadata.num_rows for part in (data_root / "lake" / "attempts").rglob("*.parquet")
-    )
-    assert on_disk == 2 * len(attempts)
-    assert rows_of(data_root, "SELECT count(*) FROM attempts") == [(len(attempts),)]
-    assert rows_of(data_root, "SELECT count(*) FROM outcomes") == [(len(works),)]
+    with duckdb.connect() as con:
+        everything = lake.rows(con, "attempts", SCHEMAS["attempts"])
+        assert con.execute(f"SELECT count(*) FROM ({everything})").fetchall() == [(2 * len(attempts),)]
+    assert rows_of(lake, "SELECT count(*) FROM attempts") == [(len(attempts),)]
+    assert rows_of(lake, "SELECT count(*) FROM outcomes") == [(len(works),)]
 
 
-def test_rows_pass_in_batches_and_make_one_part(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_pass_in_batches_and_make_one_part(folder: LakeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_module, "BATCH_ROWS", 10)
     works = (Work(f"W{n}", year=2024) for n in range(35))
-    (part,) = LakeWriter(data_root).append("works", work_rows(works, MONDAY))
-    assert pq.ParquetFile(part).metadata.num_row_groups == 4
-    assert rows_of(data_root, "SELECT count(*) FROM works") == [(35,)]
+    (part,) = LakeWriter(folder).append("works", work_rows(works, MONDAY))
+    written = pq.ParquetFile(folder.folder / part).metadata
+    assert written.num_row_groups == 4 and written.row_group(0).column(0).compression == "ZSTD"
+    assert rows_of(folder, "SELECT count(*) FROM works") == [(35,)]
 
 
-def test_a_write_that_fails_leaves_no_part(data_root: Path) -> None:
+def test_a_write_that_fails_leaves_no_part(lake: LakeFiles, tmp_path: Path) -> None:
     def rows() -> Any:
         yield {"work_id": "W1", "year": 2024}
         raise RuntimeError("source broke")
 
     with pytest.raises(RuntimeError):
-        LakeWriter(data_root).append("works", rows())
-    assert [path for path in data_root.rglob("*") if path.is_file()] == []
+        LakeWriter(lake).append("works", rows())
+    assert lake.parts("works") == [] and [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_the_latest_version_of_a_work_and_of_its_plan_are_shown(data_root: Path) -> None:
-    lake = LakeWriter(data_root)
+def test_the_latest_version_of_a_work_and_of_its_plan_are_shown(lake: LakeFiles) -> None:
+    writer = LakeWriter(lake)
     location = Location(pdf_url="https://a.example/1.pdf", is_oa=True)
     old, new = Work("W1", title="Old", year=2023), Work("W1", title="New", year=2024, locations=(location,))
     for work, at, urls in (
@@ -147,16 +153,16 @@ def test_the_latest_version_of_a_work_and_of_its_plan_are_shown(data_root: Path)
     ):
         candidates = [Candidate(url, "openalex", Tier.DIRECT_OA) for url in urls]
         plan = Plan("W1", tuple(PlanStep(Tier.DIRECT_OA, "openalex", 1, candidate=c) for c in candidates))
-        lake.append("works", work_rows([work], at))
-        lake.append("plans", stamped(plan_rows(work, plan), at))
-    (shown,) = rows_of(data_root, "SELECT title, year, locations[1].pdf_url, fetched_at FROM works")
+        writer.append("works", work_rows([work], at))
+        writer.append("plans", stamped(plan_rows(work, plan), at))
+    (shown,) = rows_of(lake, "SELECT title, year, locations[1].pdf_url, fetched_at FROM works")
     assert shown == ("New", 2024, "https://a.example/1.pdf", TUESDAY)
-    assert rows_of(data_root, "SELECT url, host FROM plans") == [("https://b.example/", "b.example")]
+    assert rows_of(lake, "SELECT url, host FROM plans") == [("https://b.example/", "b.example")]
 
 
 @pytest.mark.requirement("TEL-6")
-def test_an_absent_table_is_an_empty_view_with_its_columns(data_root: Path) -> None:
-    with open_lake(data_root) as con:
+def test_an_absent_table_is_an_empty_view_with_its_columns(lake: LakeFiles) -> None:
+    with open_lake(lake) as con:
         for table, schema in SCHEMAS.items():
             result = con.execute(f"SELECT * FROM {table}")
             assert [column[0] for column in result.description] == [*schema.names, "year"]
@@ -164,38 +170,78 @@ def test_an_absent_table_is_an_empty_view_with_its_columns(data_root: Path) -> N
         assert con.execute("SELECT * FROM artifacts").fetchall() == []
 
 
-def test_views_have_the_same_types_with_and_without_parts(data_root: Path) -> None:
+def test_views_have_the_same_types_with_and_without_parts(lake: LakeFiles) -> None:
     def types() -> list[tuple[Any, ...]]:
-        return rows_of(data_root, "SELECT column_name, column_type FROM (DESCRIBE works)")
+        return rows_of(lake, "SELECT column_name, column_type FROM (DESCRIBE works)")
 
     empty = types()
-    LakeWriter(data_root).append("works", work_rows([Work("W1", year=2024, urls=("https://a.example/",))], MONDAY))
+    LakeWriter(lake).append("works", work_rows([Work("W1", year=2024, urls=("https://a.example/",))], MONDAY))
     assert types() == empty
 
 
-def test_a_filter_on_the_year_scans_only_that_folder(data_root: Path) -> None:
-    rows = [{"run_id": "r", "worker_id": "w", "seq": year, "year": year} for year in range(2015, 2025)]
-    LakeWriter(data_root).append("attempts", rows)
-    assert rows_of(data_root, "SELECT seq FROM attempts WHERE year = 2020") == [(2020,)]
-    plan = rows_of(data_root, "EXPLAIN ANALYZE SELECT seq FROM attempts WHERE year = 2020")[0][1]
+def test_a_filter_on_the_year_scans_only_that_folder(folder: LakeFolder) -> None:
+    LakeWriter(folder).append("attempts", TEN_YEARS)
+    assert rows_of(folder, "SELECT seq FROM attempts WHERE year = 2020") == [(2020,)]
+    plan = rows_of(folder, "EXPLAIN ANALYZE SELECT seq FROM attempts WHERE year = 2020")[0][1]
     assert re.search(r"Scanning Files: 1/10\b", plan), plan
+
+
+@pytest.mark.parametrize(("condition", "year"), [("year = 2020", 2020), ("year IS NULL", 0)])
+def test_a_filter_on_the_year_asks_a_bucket_for_that_year_alone(
+    moto: str, aws_credentials: None, tmp_path: Path, condition: str, year: int
+) -> None:
+    proxy = LossyProxy(moto, lambda verb, path: None)
+    lake = LakeBucket("papers", tmp_path.name, proxy.url, None, tmp_path)
+    LakeWriter(lake).append("attempts", TEN_YEARS)
+    proxy.asked.clear()
+    assert rows_of(lake, f"SELECT seq FROM attempts WHERE {condition}") == [(year,)]
+    proxy.close()
+    read = {re.sub(r".*year(?:=|%3D)(\d+).*", r"\1", asked) for asked in proxy.asked if ".parquet" in asked}
+    assert read == {str(year)}
+
+
+@pytest.mark.requirement("TEL-6")
+def test_a_part_of_another_version_is_named_and_read_all_the_same(lake: LakeFiles) -> None:
+    older = SCHEMAS["works"].remove(SCHEMAS["works"].get_field_index("agency"))
+    with lake.new_part("works/year=2024/part-OLDER.parquet") as path:
+        pq.write_table(pa.Table.from_pylist([{"work_id": "W1", "title": "Ice"}], older), path)
+    LakeWriter(lake).append("works", work_rows([Work("W2", year=2023, agency="Crossref")], MONDAY))
+    assert LakeWriter(lake).drifted() == [("works/year=2024/part-OLDER.parquet", "agency")]
+    assert LakeWriter(lake).drifted(2023) == []
+    shown = rows_of(lake, "SELECT work_id, title, agency, year FROM works ORDER BY work_id")
+    assert shown == [("W1", "Ice", None, 2024), ("W2", None, "Crossref", 2023)]
+
+
+@pytest.mark.requirement("ORC-6", "TEL-6")
+def test_machines_with_data_roots_of_their_own_share_the_lake_in_a_bucket(bucket: Make, tmp_path: Path) -> None:
+    one, two = bucket("one"), bucket("two")
+    assert one.is_empty() and one.place == two.place == f"s3://papers/lakes/{tmp_path.name}"
+    LakeWriter(one).append("works", work_rows([Work("W1", title="Old", year=2024)], MONDAY))
+    LakeWriter(two).append("works", work_rows([Work("W1", title="New", year=2024), Work("W2")], TUESDAY))
+    reader = bucket("three")
+    assert not reader.is_empty() and len(reader.parts("works")) == 3
+    assert rows_of(reader, "SELECT work_id, title FROM works ORDER BY 1") == [("W1", "New"), ("W2", None)]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [], "nothing is left on the way"
 
 
 @pytest.mark.parametrize("name", ["with space", "it's", "data[1]", "wild*card"])
 def test_any_folder_name_can_be_a_data_root(tmp_path: Path, name: str) -> None:
     root = tmp_path / name
-    LakeWriter(root).append("works", work_rows([Work("W1", year=2024)], MONDAY))
-    write_telemetry_duckdb(root)
-    assert query_lake(root, "SELECT work_id FROM works", limit=5).rows == (("W1",),)
+    lake = LakeFolder(root / "lake")
+    LakeWriter(lake).append("works", work_rows([Work("W1", year=2024)], MONDAY))
+    write_telemetry_duckdb(lake)
+    assert query_lake(lake, "SELECT work_id FROM works", limit=5).rows == (("W1",),)
 
 
 @pytest.mark.requirement("TEL-6")
-def test_any_duckdb_client_opens_the_views_file(data_root: Path, catalog: Catalog, make_history: Make) -> None:
+def test_any_duckdb_client_opens_the_views_file(
+    data_root: Path, folder: LakeFolder, catalog: Catalog, make_history: Make
+) -> None:
     _, works = make_history(catalog, works=20)
-    export_manifest(catalog, LakeWriter(data_root))
+    export_manifest(catalog, LakeWriter(folder))
     for _ in range(2):  # written anew with each export
-        path = write_telemetry_duckdb(data_root)
-    with duckdb.connect(str(path), read_only=True) as con:
+        write_telemetry_duckdb(folder)
+    with duckdb.connect(str(data_root / "telemetry.duckdb"), read_only=True) as con:
         assert con.execute("SELECT count(*) FROM outcomes").fetchall() == [(len(works),)]
         stored = con.execute("SELECT count(*) FROM artifacts").fetchall()[0][0]
     assert stored == sum(work.outcome.path is not None for work in works)
@@ -215,6 +261,7 @@ FORBIDDEN = [
     "INSTALL httpfs",
     "SELECT 1; COPY works TO '{lake}/out.csv'",
     "SELECT * FROM read_text('{outside}/secret.txt')",
+    "SELECT * FROM read_parquet('s3://papers/of-others.parquet')",
     "SELECT * FROM read_csv('{lake}/../../secret.txt')",
     "SELEC 1",
     "",
@@ -223,28 +270,28 @@ FORBIDDEN = [
 
 @pytest.mark.requirement("TEL-6")
 @pytest.mark.parametrize("sql", FORBIDDEN)
-def test_a_query_can_only_read_the_lake(data_root: Path, tmp_path: Path, sql: str) -> None:
-    LakeWriter(data_root).append("works", work_rows([Work("W1", year=2024)], MONDAY))
+def test_a_query_can_only_read_the_lake(lake: LakeFiles, tmp_path: Path, sql: str) -> None:
+    LakeWriter(lake).append("works", work_rows([Work("W1", year=2024)], MONDAY))
     (tmp_path / "secret.txt").write_text("secret")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(QueryError):
-        query_lake(data_root, sql.format(lake=data_root / "lake", outside=tmp_path), limit=5)
+        query_lake(lake, sql.format(lake=tmp_path / "data/lake", outside=tmp_path), limit=5)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("sql", ["COPY (SELECT 1) TO '{outside}/out.csv'", "ATTACH '{outside}/new.db'"])
-def test_the_read_only_connection_itself_refuses_files_outside(data_root: Path, tmp_path: Path, sql: str) -> None:
-    with open_lake_read_only(data_root) as con, pytest.raises(duckdb.PermissionException):
+def test_the_read_only_connection_itself_refuses_files_outside(lake: LakeFiles, tmp_path: Path, sql: str) -> None:
+    with open_lake_read_only(lake) as con, pytest.raises(duckdb.PermissionException):
         con.execute(sql.format(outside=tmp_path))
 
 
-def test_an_endless_query_is_stopped(data_root: Path) -> None:
+def test_an_endless_query_is_stopped(lake: LakeFiles) -> None:
     endless = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
     with pytest.raises(QueryError, match="stopped after"):
-        query_lake(data_root, endless, limit=1, timeout_s=0.3)
+        query_lake(lake, endless, limit=1, timeout_s=0.3)
 
 
-def test_an_answer_says_when_there_is_more(data_root: Path) -> None:
-    assert query_lake(data_root, "FROM range(5)", limit=5).more is False
-    answer = query_lake(data_root, "SELECT range AS n FROM range(6)", limit=5)
+def test_an_answer_says_when_there_is_more(lake: LakeFiles) -> None:
+    assert query_lake(lake, "FROM range(5)", limit=5).more is False
+    answer = query_lake(lake, "SELECT range AS n FROM range(6)", limit=5)
     assert (answer.columns, len(answer.rows), answer.more) == (("n",), 5, True)

@@ -18,6 +18,7 @@ from docstokg_assets.telemetry.manifest import as_row, metrics_summary
 from docstokg_assets.telemetry.metrics import SLOS, Scope, Slis, compute_slis, judge, metric_rows, run_summary
 from docstokg_assets.telemetry.views import open_lake
 from resources.catalog import Catalog, Finished
+from resources.lake.files import LakeFolder
 from resources.records import AttemptRecord, Kind, Reason, Status
 
 Make = Callable[..., Any]
@@ -79,7 +80,7 @@ def lake_and_history(
     data_root: Path, catalog: Catalog, make_history: Make
 ) -> tuple[Path, list[AttemptRecord], list[Finished]]:
     attempts, works = make_history(catalog)
-    export_manifest(catalog, LakeWriter(data_root))
+    export_manifest(catalog, LakeWriter(LakeFolder(data_root / "lake")))
     return data_root, attempts, works
 
 
@@ -90,7 +91,7 @@ SCOPES = [Scope(), Scope(year=2024), Scope(year=0), Scope(run_id="run-2"), Scope
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
 def test_sql_and_a_count_by_hand_agree(lake_and_history: Any, scope: Scope) -> None:
     data_root, attempts, works = lake_and_history
-    with open_lake(data_root) as con:
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         slis = compute_slis(con, scope)
     expected = by_hand(attempts, works, scope)
     found = {**slis.values(), "asked_before": slis.asked_before}
@@ -101,7 +102,7 @@ def test_sql_and_a_count_by_hand_agree(lake_and_history: Any, scope: Scope) -> N
 @pytest.mark.requirement("TEL-7")
 def test_breakdowns_agree_with_a_count_by_hand(lake_and_history: Any) -> None:
     data_root, attempts, works = lake_and_history
-    with open_lake(data_root) as con:
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         slis = compute_slis(con, Scope())
     done = [w for w in works if w.retry_at is None]
     assert slis.reasons == Counter(str(w.outcome.reason) for w in done)
@@ -124,8 +125,8 @@ def test_a_bad_file_that_was_kept_is_corruption(
     data_root: Path, catalog: Catalog, make_finished: Make, record_in: Make, harm: dict[str, Any]
 ) -> None:
     record_in(catalog, attempts=[], works=[make_finished("W1"), make_finished("W2", **harm)])
-    export_manifest(catalog, LakeWriter(data_root))
-    with open_lake(data_root) as con:
+    export_manifest(catalog, LakeWriter(LakeFolder(data_root / "lake")))
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         slis = compute_slis(con, Scope())
     assert slis.corrupt == 1
     assert {v.name: v.ok for v in judge(slis)}["corruption"] is False
@@ -133,14 +134,14 @@ def test_a_bad_file_that_was_kept_is_corruption(
 
 def test_a_dry_run_finishes_nothing(data_root: Path, catalog: Catalog, make_finished: Make, record_in: Make) -> None:
     record_in(catalog, attempts=[], works=[make_finished("W1", Reason.DRY_RUN)])
-    export_manifest(catalog, LakeWriter(data_root))
-    with open_lake(data_root) as con:
+    export_manifest(catalog, LakeWriter(LakeFolder(data_root / "lake")))
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         assert compute_slis(con, Scope()).values()["finished"] == 0
 
 
 @pytest.fixture
 def empty_slis(data_root: Path) -> Slis:
-    with open_lake(data_root) as con:
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         return compute_slis(con, Scope())
 
 
@@ -195,8 +196,8 @@ def test_without_any_cache_hit_there_is_no_cache_to_measure(
     data_root: Path, catalog: Catalog, make_attempt: Make, record_in: Make
 ) -> None:
     record_in(catalog, attempts=[make_attempt(role="metadata", status=Status.HTTP_GET)], works=[])
-    export_manifest(catalog, LakeWriter(data_root))
-    with open_lake(data_root) as con:
+    export_manifest(catalog, LakeWriter(LakeFolder(data_root / "lake")))
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         slis = compute_slis(con, Scope())
     assert slis.cacheable == 1 and slis.cache_hit_ratio is None
 
@@ -207,7 +208,7 @@ def test_the_run_summary_from_the_lake_equals_that_from_the_rows(
     lake_and_history: Any, make_entry: Make, scope: Scope
 ) -> None:
     data_root, attempts, works = lake_and_history
-    with open_lake(data_root) as con:
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         found = run_summary(con, scope)
     rows = [as_row(a) for a in attempts if in_scope(a, scope)]
     assert found == metrics_summary(rows, [as_row(make_entry(w)) for w in works if in_scope(w, scope)])
@@ -226,10 +227,10 @@ def test_the_database_counts_a_run_as_its_rows_do(lake_and_history: Any, catalog
 def test_metrics_become_rows_of_the_lake(lake_and_history: Any) -> None:
     data_root, *_ = lake_and_history
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    with open_lake(data_root) as con:
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         slis = compute_slis(con, Scope(2024))
     for _ in range(2):  # a repeated export shows nowhere
-        LakeWriter(data_root).append("metrics", metric_rows(slis, now))
-    with open_lake(data_root) as con:
+        LakeWriter(LakeFolder(data_root / "lake")).append("metrics", metric_rows(slis, now))
+    with open_lake(LakeFolder(data_root / "lake")) as con:
         rows = con.execute("SELECT year, scope, name, value, target FROM metrics WHERE name = 'yield'").fetchall()
     assert rows == [(2024, "year 2024", "yield", slis.yield_, 0.85)]

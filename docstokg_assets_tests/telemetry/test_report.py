@@ -31,6 +31,7 @@ from docstokg_assets.telemetry.views import query_lake
 from docstokg_assets.wrong_paper import Flag
 from docstokg_assets_tests.telemetry.conftest import finished, record
 from resources.catalog import Batch, Catalog, NewItem, Parked
+from resources.lake.files import LakeFolder
 from resources.records import ENDINGS, Reason, Status
 
 Make = Callable[..., Any]
@@ -66,8 +67,8 @@ def history_root(data_root: Path, catalog: Catalog, make_history: Make) -> Path:
 
 @pytest.fixture
 def report(history_root: Path, catalog: Catalog) -> Report:
-    export_manifest(catalog, LakeWriter(history_root))
-    return build_report(history_root, Scope(), catalog, NOW)
+    export_manifest(catalog, LakeWriter(LakeFolder(history_root / "lake")))
+    return build_report(LakeFolder(history_root / "lake"), history_root, Scope(), catalog, NOW)
 
 
 @pytest.mark.requirement("CLI-1")
@@ -155,14 +156,14 @@ def test_the_terminal_report_renders_at_any_width(report: Report, width: int) ->
 
 
 def test_a_report_before_the_first_finished_work_is_no_error(data_root: Path, catalog: Catalog) -> None:
-    text = to_markdown(build_report(data_root, Scope(), catalog, NOW))
+    text = to_markdown(build_report(LakeFolder(data_root / "lake"), data_root, Scope(), catalog, NOW))
     assert "No work is finished yet; 0 are in the queue." in text
 
 
 @pytest.mark.requirement("TEL-6")
 @pytest.mark.parametrize("sql", [sql for _, sql in QUERIES])
 def test_every_query_of_the_report_answers(report: Report, history_root: Path, sql: str) -> None:
-    answer = query_lake(history_root, sql, limit=100)
+    answer = query_lake(LakeFolder(history_root / "lake"), sql, limit=100)
     assert answer.columns and answer.rows
 
 

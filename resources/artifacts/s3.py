@@ -30,15 +30,15 @@ _UPLOAD = "?uploadId="
 _THERE = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _GONE = ("NoSuchKey", "NotFound", "404")
 _REMEDIES = {
-    "NoSuchBucket": "Create the bucket, or correct artifacts.bucket.",
-    "404": "Create the bucket, or correct artifacts.bucket.",
+    "NoSuchBucket": "Create the bucket, or correct {bucket}.",
+    "404": "Create the bucket, or correct {bucket}.",
     "403": "Give these credentials the right to list, read and write there.",
     "AccessDenied": "Give these credentials the right to list, read and write there.",
     "InvalidAccessKeyId": "Check the AWS credentials.",
     "SignatureDoesNotMatch": "Check the AWS credentials.",
     "NoCredentialsError": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE.",
     "PartialCredentialsError": "Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-    "EndpointConnectionError": "Check the network and artifacts.endpoint_url.",
+    "EndpointConnectionError": "Check the network and {endpoint}.",
 }
 
 
@@ -55,7 +55,7 @@ def s3_client(endpoint_url: str | None, region: str | None) -> Any:
     try:
         return boto3.session.Session().client("s3", endpoint_url=endpoint_url, region_name=region, config=settings)
     except (BotoCoreError, ValueError) as error:
-        raise StoreError(f"the artifact store cannot be opened: {error}") from error
+        raise StoreError(f"S3 cannot be asked: {error}") from error
 
 
 class S3Store:
@@ -229,15 +229,22 @@ class S3Store:
         try:
             yield
         except (ClientError, BotoCoreError) as error:
-            code = _code(error) if isinstance(error, ClientError) else type(error).__name__
-            if path and code in _GONE:
+            if path and _code(error) in _GONE:
                 raise FileNotFoundError(path) from error
-            remedy = _REMEDIES.get(code, "Check the server, then run the same command again.")
-            said = code if isinstance(error, ClientError) else str(error).rstrip(".")
-            raise StoreError(f"the artifact store cannot use {self.place(path)}: {said}. {remedy}") from error
+            keys = ("artifacts.bucket", "artifacts.endpoint_url")
+            raise explained(error, "the artifact store", self.place(path), *keys) from error
 
 
-def _code(error: ClientError) -> str:
+def explained(error: ClientError | BotoCoreError, who: str, place: str, bucket: str, endpoint: str) -> StoreError:
+    """With the remedy, in which `bucket` and `endpoint` are the names of their settings."""
+    remedy = _REMEDIES.get(_code(error), "Check the server, then run the same command again.")
+    said = _code(error) if isinstance(error, ClientError) else str(error).rstrip(".")
+    return StoreError(f"{who} cannot use {place}: {said}. {remedy.format(bucket=bucket, endpoint=endpoint)}")
+
+
+def _code(error: ClientError | BotoCoreError) -> str:
+    if not isinstance(error, ClientError):
+        return type(error).__name__
     return str(error.response.get("Error", {}).get("Code", "unknown"))
 
 

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from docstokg_assets_tests.servers import SeaweedFs, s3_bucket
 from resources.artifacts.file_system import FileSystemStore
 from resources.artifacts.s3 import S3Store, s3_client
 
 PIECE = 5 * 1024 * 1024  # the least that S3 takes, but for the last one
 
 
-@pytest.fixture(scope="session")
-def seaweedfs() -> Iterator[SeaweedFs]:
-    server = SeaweedFs()
-    yield server
-    server.remove()
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    s3_bucket(f"http://{host}:{port}", "tester", "anything")
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a person gives them; nothing of the machine's own."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", SeaweedFs.user)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SeaweedFs.password)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, "/nonexistent")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+def credentials(aws_credentials: None) -> None:
+    """For every store here."""
 
 
 _prefixes = itertools.count()

@@ -659,7 +659,7 @@ def test_a_second_run_on_a_new_catalog_asks_little_again(
                 run.take_in(run.collect("publication_year:2024", None, Collected()))
                 run.drain(of_run=True)
             export_lake(services)
-        with open_lake(config.data_root) as con:
+        with open_lake(config.lake_files()) as con:
             shares.append(compute_slis(con, Scope(run_id=run.run_id)).cache_hit_ratio)
         asked.append(len(sandbox.arrivals()))
     assert shares[1] is not None and shares[1] >= 0.4 and asked[1] < asked[0]

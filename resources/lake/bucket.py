@@ -1,0 +1,95 @@
+"""The lake in a bucket. DuckDB's own way to S3 is a download, so it reads parts as an Arrow dataset instead.
+
+A part is written to a passing local file and sent in one request; S3 shows it whole or not at all. Credentials are found where
+AWS tools look for them and written nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from botocore.exceptions import BotoCoreError, ClientError
+
+from resources.artifacts.s3 import explained, s3_client
+from resources.folders import s3_files
+
+_YEARS = ds.HivePartitioning(pa.schema([("year", pa.int16())]), null_fallback="0")
+_PART = re.compile(r"[a-z]+/year=\d+/part-\w+\.parquet")
+
+
+class LakeBucket:
+    def __init__(self, bucket: str, prefix: str, endpoint_url: str | None, region: str | None, spool: Path) -> None:
+        """`spool`: where parts are written before they are sent. StoreError when the bucket cannot be used."""
+        self._bucket, self._spool = bucket, spool
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._client = s3_client(endpoint_url, region)
+        self._files = s3_files(endpoint_url, signed=True, region=self._client.meta.region_name)
+        with self._told():
+            self._client.head_bucket(Bucket=bucket)
+
+    @property
+    def place(self) -> str:
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    @property
+    def readable(self) -> Sequence[str]:
+        return ()
+
+    @contextmanager
+    def new_part(self, part: str) -> Iterator[Path]:
+        self._spool.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(prefix=".tmp-", dir=self._spool) as file:
+            yield Path(file.name)
+            with self._told(), open(file.name, "rb") as body:
+                self._client.put_object(Bucket=self._bucket, Key=self._prefix + part, Body=body)
+
+    def parts(self, table: str, year: int | None = None) -> list[str]:
+        under = f"{self._prefix}{table}/" + ("" if year is None else f"year={year}/")
+        pages = self._client.get_paginator("list_objects_v2")
+        with self._told():
+            keys = [
+                item["Key"].removeprefix(self._prefix)
+                for page in pages.paginate(Bucket=self._bucket, Prefix=under)
+                for item in page.get("Contents", ())
+            ]
+        return [key for key in keys if _PART.fullmatch(key)]
+
+    def is_empty(self) -> bool:
+        with self._told():
+            found = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
+        return not found.get("Contents")
+
+    def schema(self, part: str) -> pa.Schema:
+        return pq.read_schema(self._path(part), filesystem=self._files)
+
+    def remove(self, part: str) -> None:
+        with self._told():
+            self._client.delete_object(Bucket=self._bucket, Key=self._prefix + part)
+
+    def rows(self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema) -> str | None:
+        """Parts are those of now. Of a filter on the year DuckDB tells Arrow, which leaves the other parts alone."""
+        parts = [self._path(part) for part in self.parts(table)]
+        if not parts:
+            return None
+        options = ds.FileSystemFactoryOptions(partition_base_dir=self._path(table), partitioning=_YEARS)
+        factory = ds.FileSystemDatasetFactory(self._files, parts, ds.ParquetFileFormat(), options)
+        con.register(f"parts_of_{table}", factory.finish(schema.append(pa.field("year", pa.int16()))))
+        return f"SELECT * FROM parts_of_{table}"
+
+    def _path(self, part: str) -> str:
+        return f"{self._bucket}/{self._prefix}{part}"
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (ClientError, BotoCoreError) as error:
+            raise explained(error, "the lake", self.place, "telemetry.lake", "telemetry.lake_endpoint_url") from error
