@@ -11,13 +11,13 @@ import datetime as dt
 import itertools
 import logging
 import os
-import platform
 import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -56,7 +56,7 @@ from docstokg_assets.telemetry.account import (
     summary_of_run,
     write_account,
 )
-from docstokg_assets.telemetry.lake import LakeWriter
+from docstokg_assets.telemetry.lake import LakeWriter, lake_of
 from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
@@ -71,6 +71,7 @@ from resources.http.attempts import AttemptLog
 from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
+from resources.machine import this_machine
 from resources.otlp import OtlpLogs
 from resources.pdf import PdfInspector
 from resources.rate_limit.limiter import Limiter
@@ -93,20 +94,20 @@ class Services:
     client: HttpClient
     owner: str
 
-    @property
+    @cached_property
     def lake(self) -> LakeWriter:
-        return LakeWriter(self.config.data_root)
+        return lake_of(self.config)
 
 
 def new_owner() -> str:
-    """Names this process in leases: host, process and a random part. `process_is_gone` reads it."""
-    return f"{platform.node()}:{os.getpid()}:{secrets.token_hex(4)}"
+    """Names this process in leases: machine, process and a random part. `process_is_gone` reads it."""
+    return f"{this_machine()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def process_is_gone(owner: str) -> bool:
     """Whether `owner` was a process of this machine that has ended, so that its leases need not be waited for."""
-    host, _, rest = owner.rpartition(":")[0].rpartition(":")
-    if host != platform.node() or not rest.isdigit():
+    machine, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if machine != this_machine() or not rest.isdigit():
         return False
     try:
         os.kill(int(rest), 0)
@@ -465,7 +466,7 @@ class DownloadRun:
 
 def export_lake(services: Services) -> tuple[int, int]:
     """Everything past the last export becomes Parquet: (attempts, outcomes)."""
-    exported = bring_up_to_date(services.catalog, services.config.data_root)
+    exported = bring_up_to_date(services.catalog, services.lake)
     return exported.attempts, exported.outcomes
 
 

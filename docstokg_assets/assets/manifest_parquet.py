@@ -6,7 +6,7 @@ from docstokg_assets.assets import shown
 from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.assets.steps import configuration, plain_failures, year_of
 from docstokg_assets.partitions import years
-from docstokg_assets.telemetry.lake import SCHEMAS
+from docstokg_assets.telemetry.lake import SCHEMAS, lake_of
 from docstokg_assets.telemetry.views import bring_up_to_date
 from resources.dagster_resources import CatalogResource
 
@@ -26,10 +26,11 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
     the data root has views over them for any DuckDB client.
     """
     with plain_failures():
-        root = configuration(catalog).data_root
+        config = configuration(catalog)
+        root = config.data_root
         with catalog.open(root) as opened:
             opened.report_progress(context.run.run_id, {"year": year_of(context), "phase": "exporting"})
-            exported = bring_up_to_date(opened, root)
+            exported = bring_up_to_date(opened, lake_of(config))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": exported.attempts + exported.outcomes,

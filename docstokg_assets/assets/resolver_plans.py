@@ -12,7 +12,7 @@ from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.orchestrator import resolvers_of
 from docstokg_assets.partitions import newest_year, years
 from docstokg_assets.sources import plan_works
-from docstokg_assets.telemetry.lake import LakeWriter
+from docstokg_assets.telemetry.lake import lake_of
 from docstokg_assets.telemetry.views import open_lake
 from resources.dagster_resources import CatalogResource
 
@@ -40,20 +40,19 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
     year = year_of(context)
     with plain_failures():
         config = configuration(catalog)
-        root = config.data_root
+        root, lake = config.data_root, lake_of(config)
         with catalog.open(root) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
+            lake.fetch()
             unknown = works_of_year(root, 0) if year == newest_year() else ()
             works = chain(works_of_year(root, year), unknown)
-            planned = plan_works(
-                works, resolvers_of(config), config.rate_limit, opened, LakeWriter(root), datetime.now(UTC)
-            )
+            planned = plan_works(works, resolvers_of(config), config.rate_limit, opened, lake, datetime.now(UTC))
         if not planned.works:
             context.log.warning(
                 f"No works of {year} are in the lake. Materialise openalex_works first, or widen the filter."
             )
-        with open_lake(root) as lake:
-            first_hosts = lake.execute(_FIRST_HOSTS.format(year=year)).fetchall()
+        with open_lake(root) as views:
+            first_hosts = views.execute(_FIRST_HOSTS.format(year=year)).fetchall()
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": planned.steps,

@@ -9,7 +9,7 @@ from docstokg_assets.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.assets.steps import configuration, plain_failures, year_of
 from docstokg_assets.partitions import years
 from docstokg_assets.telemetry.files import whole_file
-from docstokg_assets.telemetry.lake import LakeWriter
+from docstokg_assets.telemetry.lake import lake_of
 from docstokg_assets.telemetry.metrics import Scope, metric_rows
 from docstokg_assets.telemetry.plot import as_markdown
 from docstokg_assets.telemetry.report import build_report, headline, tables, to_markdown
@@ -35,11 +35,12 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
     year, now = year_of(context), datetime.now(UTC)
     with plain_failures():
         config = configuration(catalog)
-        root = config.data_root
+        root, lake = config.data_root, lake_of(config)
         with catalog.open(root) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "measuring"})
+            lake.fetch()
             report = build_report(root, Scope(year), opened, now, config.artifact_root)
-    LakeWriter(root).append("metrics", metric_rows(report.slis, now))
+        lake.append("metrics", metric_rows(report.slis, now))
     text, path = to_markdown(report), root / "reports" / f"{year}.md"
     with whole_file(path) as temp:
         temp.write_text(text, encoding="utf-8")

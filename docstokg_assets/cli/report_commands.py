@@ -52,6 +52,7 @@ def report(
     from datetime import UTC, datetime
 
     from docstokg_assets.telemetry import report as reports
+    from docstokg_assets.telemetry.lake import lake_of
     from docstokg_assets.telemetry.metrics import Scope
     from docstokg_assets.telemetry.views import bring_up_to_date
 
@@ -60,7 +61,7 @@ def report(
     data_root = settings.data_root
     with open_catalog(settings) as catalog:
         check_known(catalog, run_id, data_root)
-        bring_up_to_date(catalog, data_root)
+        bring_up_to_date(catalog, lake_of(settings))
         built = reports.build_report(data_root, scope, catalog, datetime.now(UTC), settings.artifact_root)
     if format is ReportFormat.TABLE:
         from rich.console import Console
@@ -82,9 +83,16 @@ def query(
     config: ConfigOption = None,
 ) -> None:
     """Ask the Parquet telemetry with DuckDB. Nothing can be changed by it."""
+    from docstokg_assets.telemetry.lake import lake_of
     from docstokg_assets.telemetry.views import QueryError, query_lake
+    from resources.artifacts.store import StoreError
 
-    data_root = settings_of(config, out).data_root
+    settings = settings_of(config, out)
+    data_root = settings.data_root
+    try:
+        lake_of(settings).fetch()
+    except StoreError as error:
+        fail(str(error))
     if not (data_root / "lake").is_dir():
         fail(f"there is no telemetry in {data_root}. Give the data root with --out; `content pull` fills it.")
     try:
@@ -113,6 +121,7 @@ def settings_of(config: Path | None, out: Path | None) -> ContentDownloadConfig:
 @contextmanager
 def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
     """The catalog of a data root that was used before; ends the command when there is none."""
+    from resources.artifacts.store import StoreError
     from resources.catalog import Catalog, CatalogError
 
     location = config.catalog_location
@@ -120,7 +129,7 @@ def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
     try:
         with Catalog.open(location) as catalog:
             yield catalog
-    except CatalogError as error:
+    except (CatalogError, StoreError) as error:
         fail(str(error))
 
 

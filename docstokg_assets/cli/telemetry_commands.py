@@ -41,6 +41,7 @@ def export(
     """Write attempts, or another view of the telemetry, as one file for other tools."""
     from docstokg_assets.telemetry.export import ExportFormat, ExportTable, export_table
     from docstokg_assets.telemetry.files import whole_file
+    from docstokg_assets.telemetry.lake import lake_of
     from docstokg_assets.telemetry.metrics import Scope
     from docstokg_assets.telemetry.views import bring_up_to_date
 
@@ -53,7 +54,7 @@ def export(
     settings = settings_of(config, data_root)
     with open_catalog(settings) as catalog:
         check_known(catalog, run_id, settings.data_root)
-        bring_up_to_date(catalog, settings.data_root)
+        bring_up_to_date(catalog, lake_of(settings))
     scope = Scope(year, run_id)
     if out is None:
         export_table(settings.data_root, view, scope, kind, sys.stdout.buffer)
@@ -72,7 +73,7 @@ def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption =
 
     With --run only the folder of that run; the lake belongs to all runs.
     """
-    from docstokg_assets.telemetry.lake import LakeWriter, rebuild_manifest
+    from docstokg_assets.telemetry.lake import lake_of, rebuild_manifest
     from docstokg_assets.telemetry.views import write_telemetry_duckdb
 
     run_id, out = place(run, out)
@@ -82,7 +83,7 @@ def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption =
         for each in [known] if known is not None else catalog.runs():
             _rebuild(catalog, each, settings.data_root / each.run_id, settings.telemetry.last_csv_rows)
         if known is None:
-            made = rebuild_manifest(catalog, LakeWriter(settings.data_root))
+            made = rebuild_manifest(catalog, lake_of(settings))
             write_telemetry_duckdb(settings.data_root)
             typer.echo(f"lake: {made.attempts:,} attempts, {made.outcomes:,} outcomes", err=True)
 

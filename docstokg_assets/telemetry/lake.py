@@ -2,18 +2,20 @@
 
 `<data_root>/lake/<table>/year=YYYY/part-<ulid>.parquet`, year=0 where the year is unknown. A part is never changed.
 A crash between a part and its noted position exports the same rows twice; the views take the latest row of each key, so
-that it shows nowhere.
+that it shows nowhere. Machines that share a bucket leave their parts there for each other, and read copies on their own disk.
 """
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 import pyarrow as pa
@@ -23,9 +25,14 @@ from ulid import ULID
 
 from docstokg_assets.telemetry.files import whole_file
 from docstokg_assets.works import Work
+from resources.artifacts.store import ArtifactStore
 from resources.catalog.catalog import Columns
 
+if TYPE_CHECKING:
+    from docstokg_assets.config import ContentDownloadConfig
+
 BATCH_ROWS = 10_000
+_COPIED_AT_ONCE = 1 << 20
 
 _TEXT, _INT, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TIME, _TEXTS = pa.timestamp("us", tz="UTC"), pa.list_(pa.string())
@@ -163,9 +170,10 @@ class Exported:
 
 
 class LakeWriter:
-    """Appends parts under `<data_root>/lake`."""
+    """Appends parts under `<data_root>/lake`. A part counts as written when it is in `shared` too, where there is one."""
 
-    def __init__(self, data_root: Path) -> None:
+    def __init__(self, data_root: Path, shared: ArtifactStore | None = None) -> None:
+        self.data_root, self._shared = data_root, shared
         self._lake = data_root / "lake"
 
     def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> tuple[Path, ...]:
@@ -187,6 +195,8 @@ class LakeWriter:
                         temp = stack.enter_context(whole_file(parts[year]))
                         writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, compression="zstd"))
                     writers[year].write_batch(batch.filter(pc.equal(years, year)))
+        for part in parts.values():
+            self._share(part)
         return tuple(parts.values())
 
     def parts(self, table: str, year: int | None = None) -> list[Path]:
@@ -207,6 +217,38 @@ class LakeWriter:
 def _named_types(schema: pa.Schema) -> set[tuple[str, str]]:
     """Parquet calls what is in a list `element`, Arrow calls it `item`."""
     return {(field.name, str(field.type).replace("element: ", "item: ")) for field in schema}
+
+    def fetch(self) -> None:
+        """Copy the parts that other machines have written since."""
+        for found in self._shared.iter_files("lake") if self._shared is not None else ():
+            path = self.data_root / found.path
+            if not path.exists():
+                assert self._shared is not None
+                with self._shared.open_read(found.path) as source, whole_file(path) as temp, temp.open("wb") as copy:
+                    shutil.copyfileobj(source, copy, _COPIED_AT_ONCE)
+
+    def remove(self, part: Path) -> None:
+        if self._shared is not None:
+            self._shared.delete(self._name(part))
+        part.unlink()
+
+    def _share(self, part: Path) -> None:
+        if self._shared is None:
+            return
+        sent, digest = self._shared.begin("lake"), hashlib.sha256()
+        with part.open("rb") as file:
+            while chunk := file.read(_COPIED_AT_ONCE):
+                sent.write(chunk)
+                digest.update(chunk)
+        self._shared.commit(sent, self._name(part), digest.hexdigest())
+
+    def _name(self, part: Path) -> str:
+        return part.relative_to(self.data_root).as_posix()
+
+
+def lake_of(config: ContentDownloadConfig) -> LakeWriter:
+    """The lake of the data root, which all machines whose artifacts are in one bucket have in common."""
+    return LakeWriter(config.data_root, config.artifacts.shared(config.data_root))
 
 
 def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Columns]:
@@ -267,12 +309,13 @@ def _with_flags(page: Columns) -> Columns:
 
 def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     """All attempts and outcomes anew. The old parts go when the new ones are there, so that a reader always sees each row."""
+    lake.fetch()
     old = [*lake.parts("attempts"), *lake.parts("outcomes")]
     for name in ("lake.attempts", "lake.outcomes"):
         catalog.set_export_position(name, 0)
     exported = export_manifest(catalog, lake)
     for part in old:
-        part.unlink()
+        lake.remove(part)
     return exported
 
 

@@ -68,10 +68,11 @@ def write_telemetry_duckdb(data_root: Path) -> Path:
     return path
 
 
-def bring_up_to_date(catalog: ManifestSource, data_root: Path) -> Exported:
-    """What the catalog learnt since the last export goes into the lake, and the views file sees it."""
-    exported = export_manifest(catalog, LakeWriter(data_root))
-    write_telemetry_duckdb(data_root)
+def bring_up_to_date(catalog: ManifestSource, lake: LakeWriter) -> Exported:
+    """What the catalog learnt since the last export goes into the lake, and the views file sees it and what others wrote."""
+    exported = export_manifest(catalog, lake)
+    lake.fetch()
+    write_telemetry_duckdb(lake.data_root)
     return exported
 
 

@@ -46,8 +46,15 @@ class ArtifactSettings(Section):
             from resources.artifacts.file_system import FileSystemStore
 
             return FileSystemStore(self.root or data_root, self.layout)
+        return self._bucket(data_root, self.layout)
+
+    def shared(self, data_root: Path) -> ArtifactStore | None:
+        """Where machines leave files for each other under the names that they give them; None where there is one machine."""
+        return self._bucket(data_root, "readable") if self.store == "s3" else None
+
+    def _bucket(self, data_root: Path, layout: str) -> ArtifactStore:
         from resources.artifacts.s3 import S3Store, s3_client
 
         assert self.bucket is not None
         client = s3_client(self.endpoint_url, self.region)
-        return S3Store(client, self.bucket, self.prefix, self.root or data_root / "spool", self.layout)
+        return S3Store(client, self.bucket, self.prefix, self.root or data_root / "spool", layout)
