@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import platform
 import sqlite3
 import threading
 import time
@@ -291,6 +292,8 @@ def test_works_of_a_process_that_has_ended_are_taken_over_at_once(box: Sandbox, 
         dead = new_owner().replace(f":{os.getpid()}:", ":999999999:")
         assert process_is_gone(dead)
         assert not process_is_gone(new_owner())
+        elsewhere = f"{platform.node()}.000000:999999999:x"
+        assert not process_is_gone(elsewhere), "another machine, or another container, may have the same name"
         assert len(services.catalog.claim(dead, 5, 3600)) == 5
         with DownloadRun(services) as again:
             assert again.drain(year=2024).finished == 5

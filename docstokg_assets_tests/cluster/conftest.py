@@ -1,4 +1,4 @@
-"""Two machines in small: Dagster as deploy/ configures it over real PostgreSQL, Valkey and S3, and Celery workers that share no folder.
+"""Two machines in small: Dagster as deploy/ configures it over real servers, and Celery workers that share no folder.
 
 Machines are told apart by their names; here both are this one, so each worker is given a name of its own.
 """
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,20 +128,16 @@ class Cluster:
         for process in self.processes:
             _end(process, signal.SIGTERM)
         for process in self.processes:
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(15)
-            except subprocess.TimeoutExpired:
-                pass
             _end(process, signal.SIGKILL)
             process.wait(15)
 
 
 def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
     """Whatever is left of its group."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, how)
-    except ProcessLookupError:
-        pass
 
 
 @pytest.fixture

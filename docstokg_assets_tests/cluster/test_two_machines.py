@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import signal
-from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
+from docstokg_assets.sandbox.records import work_type
 from docstokg_assets.telemetry.views import open_lake
 from docstokg_assets_tests.servers import s3_bucket
 
@@ -26,23 +27,24 @@ YEARS = ("2022", "2023", "2024")
 CHAIN = ("openalex_works", "resolver_plans", "downloaded_artifacts", "manifest_parquet", "run_metrics")
 CODE = ("-m", "docstokg_assets.definitions")
 WORKER = ("celery", "-A", "dagster_celery.app", "worker", "--concurrency=1", "--loglevel=WARNING", "-Q", "dagster")
-SHARED, PER_SECOND, WINDOW_S = "doi.org", 2.0, 5.0
+SHARED, WINDOW_S = "doi.org", 5  # asked once a second by all machines together, counted over so many seconds
+LEASE_S = 10
 SETTINGS = {
     "DTKG_OPENALEX__FILTER": "type:article|preprint",
     "DTKG_OPENALEX__FIRST_YEAR": 2022,
-    "DTKG_DOWNLOAD__LEASE_S": 10,
+    "DTKG_DOWNLOAD__LEASE_S": LEASE_S,
     "DTKG_WORKERS": 4,
     "DTKG_RESOLVERS__ORDER": ["openalex", "doi", "landing"],
     "DTKG_ROBOTS__ENABLED": False,  # else the crawl delays of some hosts decide how long it takes
     "DTKG_HTTP__RETRY": {"max_attempts": 2, "base_delay_ms": 10, "jitter_ms": 0},
     "DTKG_HTTP__BREAKER": {"open_s": 0.2, "max_open_s": 1.0},
-    "DTKG_RATE_LIMIT__POLICIES": {"*": "50/second", SHARED: f"{PER_SECOND:g}/second"},
+    "DTKG_RATE_LIMIT__POLICIES": {"*": "50/second", SHARED: "1/second"},
 }
 
 
-@pytest.mark.timeout(420)
-@pytest.mark.requirement("ORC-6", "LIM-4")
-def test_fault_43_when_one_of_two_machines_is_lost_the_other_does_its_works_and_nothing_twice(cluster: Cluster) -> None:
+@pytest.mark.timeout(480)
+@pytest.mark.requirement("ORC-6")
+def test_fault_43_when_one_of_two_machines_is_lost_the_others_do_its_works_and_nothing_twice(cluster: Cluster) -> None:
     cluster.settings = SETTINGS
     for machine in ("control", "north", "south", "east"):
         cluster.set_up(machine, poll_interval_seconds=2)
@@ -55,29 +57,49 @@ def test_fault_43_when_one_of_two_machines_is_lost_the_other_does_its_works_and_
     launched = json.dumps({"backfillParams": backfill})
     assert "LaunchBackfillSuccess" in cluster.run("control", "dagster-graphql", "-t", LAUNCH, "-v", launched, *CODE)
 
-    cluster.wait_for(lambda: held(cluster, "north") and has_begun(cluster, "south"), "both machines at work", 120)
+    cluster.wait_for(lambda: held(cluster, "north") and has_begun(cluster, "south"), "both machines at work", 150)
     os.killpg(south.pid, signal.SIGKILL)
     south.wait(10)
-    orphans = held(cluster, "south")
+    orphans, done = held(cluster, "south"), outcomes(cluster)
     cluster.box.clear_faults()
-    cluster.start("east", "dagster", "job", "execute", "-j", "drain", *CODE)  # another machine helps, without Celery
+    cluster.start("east", "dagster", "job", "execute", "-j", "drain", *CODE)  # a third one helps, without Celery
     runs = cluster.wait_for(lambda: all_ended(cluster), "the end of all years", 200)
 
-    assert orphans, "it was killed in the middle"
-    ways = {year: [status for status, of in runs if of == year] for year in YEARS}
-    assert all("SUCCESS" in of for of in ways.values()) and sum("FAILURE" in of for of in ways.values()) == 1, ways
-    states = dict(cluster.rows("SELECT state, count(*) FROM queue GROUP BY state"))
-    expected = [w for w in cluster.box.universe.all_works() if w.type in ("article", "preprint")] if False else None
-    print(states, Counter(a["host"] for a in cluster.box.arrivals()).most_common(12))
+    assert orphans and done, "it was killed in the middle"
+    lost = [year for year in YEARS if ("FAILURE", year) in runs]
+    assert len(lost) == 1 and all(("SUCCESS", year) in runs for year in YEARS), "its run is noticed and done again"
 
-    machines: dict[str, set[str]] = {}
-    for work_id, worker in cluster.rows("SELECT DISTINCT work_id, worker_id FROM attempts WHERE work_id IS NOT NULL"):
-        machines.setdefault(work_id, set()).add(worker.partition(".")[0])
-    print(Counter(tuple(sorted(m)) for m in machines.values()), len(orphans))
-    assert {work_id for work_id, by in machines.items() if len(by) > 1} <= set(orphans)
-    arrivals = [arrival["time"] for arrival in cluster.box.arrivals(SHARED)]
-    print(len(arrivals), busiest(arrivals))
-    print(cluster.box.violations())
+    after = outcomes(cluster)
+    wanted = {w.id for year in YEARS for w in cluster.box.universe.works(int(year)) if is_wanted(work_type(w))}
+    states = cluster.rows("SELECT work_id, state FROM queue")
+    assert {work for work, _ in states} == wanted and {state for _, state in states} <= {"done", "retry"}
+    assert {work: after[work] for work in done} == done, "what was done is not done again"
+    asked_by = machines(cluster)
+    assert all(len(asked_by[work]) <= 1 for work in done), "by no other machine either"
+    taken_over = [(work, first) for work in orphans for machine, first in asked_by[work].items() if machine != "south"]
+    assert taken_over and all(first >= orphans[work] - 1 for work, first in taken_over), (
+        "not before its lease had ended"
+    )
+
+    assert cluster.box.violations() == []
+    times = [arrival["time"] for arrival in cluster.box.arrivals(SHARED)]
+    assert max(sum(start <= time < start + WINDOW_S for time in times) for start in times) <= WINDOW_S + 1
+
+    bucket = s3_bucket(cluster.s3.url, cluster.s3.user, cluster.s3.password)
+    files = cluster.rows("SELECT path, sha256 FROM catalog_entries WHERE path IS NOT NULL")
+    assert len(files) > len(wanted) / 2
+    for path, sha256 in files:
+        assert hashlib.sha256(bucket.get_object(Bucket="papers", Key=path)["Body"].read()).hexdigest() == sha256
+    cluster.run(
+        "control", "content", "query", "SELECT count(*) FROM outcomes"
+    )  # brings the lake here, where no run was
+    with open_lake(cluster.folder / "control" / "data") as lake:
+        of_lake = lake.execute("SELECT work_id FROM outcomes").fetchall()
+    assert {work for (work,) in of_lake} >= set(done) and len(of_lake) == len(set(of_lake))
+
+
+def is_wanted(kind: str) -> bool:
+    return kind in ("article", "preprint")
 
 
 def held(cluster: Cluster, machine: str) -> dict[str, float]:
@@ -89,18 +111,29 @@ def held(cluster: Cluster, machine: str) -> dict[str, float]:
 
 
 def has_begun(cluster: Cluster, machine: str) -> bool:
+    """Some works are done, and it has others at hand."""
     asked = "SELECT count(*) FROM attempts WHERE worker_id LIKE %s AND work_id IS NOT NULL"
-    return bool(held(cluster, machine)) and cluster.rows(asked, f"{machine}.%")[0][0] > 10
+    return bool(held(cluster, machine) and outcomes(cluster)) and cluster.rows(asked, f"{machine}.%")[0][0] > 5
 
 
-def all_ended(cluster: Cluster) -> list[tuple[str, str]]:
+def outcomes(cluster: Cluster) -> dict[str, int]:
+    """The works that are done for good, each with the number under which that was recorded."""
+    sql = "SELECT work_id, revision FROM catalog_entries JOIN queue USING (work_id) WHERE state = 'done'"
+    return dict(cluster.rows(sql))
+
+
+def machines(cluster: Cluster) -> Mapping[str, Mapping[str, float]]:
+    """Work → machine → when it asked for that work first. Some works are done without a request."""
+    since = "SELECT work_id, split_part(worker_id, '.', 1), min(ts) FROM attempts GROUP BY 1, 2"
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for work, machine, first in cluster.rows(since):
+        found[work][machine] = first
+    return found
+
+
+def all_ended(cluster: Cluster) -> set[tuple[str, str]]:
     """Status and year of each run, once none is left and every year has one that succeeded."""
     with psycopg.connect(cluster.postgres.url) as connection:
         runs = connection.execute("SELECT status, partition FROM public.runs").fetchall()
     over = all(status in ("SUCCESS", "FAILURE", "CANCELED") for status, _ in runs)
-    return runs if over and {year for status, year in runs if status == "SUCCESS"} >= set(YEARS) else []
-
-
-def busiest(times: list[float]) -> int:
-    """Most arrivals in any window."""
-    return max(sum(start <= time < start + WINDOW_S for time in times) for start in times)
+    return set(runs) if over and {year for status, year in runs if status == "SUCCESS"} >= set(YEARS) else set()

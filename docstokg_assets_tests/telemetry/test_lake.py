@@ -14,15 +14,24 @@ import pytest
 
 from docstokg_assets.plans import Candidate, Plan, PlanStep, Tier, plan_rows
 from docstokg_assets.telemetry import lake as lake_module
-from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter, export_manifest, stamped, work_rows
+from docstokg_assets.telemetry.lake import (
+    SCHEMAS,
+    LakeWriter,
+    export_manifest,
+    rebuild_manifest,
+    stamped,
+    work_rows,
+)
 from docstokg_assets.telemetry.views import (
     QueryError,
+    bring_up_to_date,
     open_lake,
     open_lake_read_only,
     query_lake,
     write_telemetry_duckdb,
 )
 from docstokg_assets.works import Location, Work
+from resources.artifacts.file_system import FileSystemStore
 from resources.catalog import Catalog
 from resources.records import Reason
 
@@ -95,6 +104,30 @@ def test_an_export_writes_parts_by_year_and_the_next_one_only_what_is_new(
         (2, None, '{"sleep_ms":3}'),
         (3, 2024, "{}"),
     ]
+
+
+@pytest.mark.requirement("ORC-6", "TEL-6")
+def test_machines_with_folders_of_their_own_have_one_lake_in_the_store_that_they_share(
+    tmp_path: Path, catalog: Catalog, make_history: Make
+) -> None:
+    north, south = (LakeWriter(tmp_path / name, FileSystemStore(tmp_path / "bucket")) for name in ("north", "south"))
+    north.append("works", work_rows([Work("W1", year=2024)], MONDAY))
+    attempts, works = make_history(catalog, works=10)
+    assert bring_up_to_date(catalog, south).outcomes == len(works)
+    assert rows_of(south.data_root, "SELECT work_id FROM works") == [("W1",)], "written by the other one"
+
+    assert bring_up_to_date(catalog, north).attempts == 0, "the other one has exported it"
+    assert rows_of(north.data_root, "SELECT count(*) FROM attempts") == [(len(attempts),)]
+    same = (tmp_path / "north" / "lake").rglob("*.parquet")
+    assert all(
+        part.read_bytes() == (tmp_path / "bucket" / part.relative_to(north.data_root)).read_bytes() for part in same
+    )
+
+    rebuild_manifest(catalog, south)
+    late = LakeWriter(tmp_path / "late", FileSystemStore(tmp_path / "bucket"))
+    late.fetch()
+    on_disk = [pq.ParquetFile(part).metadata.num_rows for part in late.parts("attempts")]
+    assert sum(on_disk) == len(attempts), "what was made anew has replaced the old"
 
 
 @pytest.mark.requirement("TEL-6")
