@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -213,17 +213,15 @@ class LakeWriter:
                     found.append((part, ", ".join(sorted({name for name, _ in differing}))))
         return found
 
-
-def _named_types(schema: pa.Schema) -> set[tuple[str, str]]:
-    """Parquet calls what is in a list `element`, Arrow calls it `item`."""
-    return {(field.name, str(field.type).replace("element: ", "item: ")) for field in schema}
-
     def fetch(self) -> None:
         """Copy the parts that other machines have written since."""
-        for found in self._shared.iter_files("lake") if self._shared is not None else ():
+        if self._shared is None:
+            return
+        for found in self._shared.iter_files("lake"):
             path = self.data_root / found.path
-            if not path.exists():
-                assert self._shared is not None
+            if path.exists():
+                continue
+            with suppress(FileNotFoundError):  # made anew by another machine in this moment
                 with self._shared.open_read(found.path) as source, whole_file(path) as temp, temp.open("wb") as copy:
                     shutil.copyfileobj(source, copy, _COPIED_AT_ONCE)
 
@@ -249,6 +247,11 @@ def _named_types(schema: pa.Schema) -> set[tuple[str, str]]:
 def lake_of(config: ContentDownloadConfig) -> LakeWriter:
     """The lake of the data root, which all machines whose artifacts are in one bucket have in common."""
     return LakeWriter(config.data_root, config.artifacts.shared(config.data_root))
+
+
+def _named_types(schema: pa.Schema) -> set[tuple[str, str]]:
+    """Parquet calls what is in a list `element`, Arrow calls it `item`."""
+    return {(field.name, str(field.type).replace("element: ", "item: ")) for field in schema}
 
 
 def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Columns]:
