@@ -221,9 +221,13 @@ class LakeWriter:
             path = self.data_root / found.path
             if path.exists():
                 continue
-            with suppress(FileNotFoundError):  # made anew by another machine in this moment
-                with self._shared.open_read(found.path) as source, whole_file(path) as temp, temp.open("wb") as copy:
-                    shutil.copyfileobj(source, copy, _COPIED_AT_ONCE)
+            with (
+                suppress(FileNotFoundError),  # another machine makes them anew in this moment
+                self._shared.open_read(found.path) as source,
+                whole_file(path) as temp,
+                temp.open("wb") as copy,
+            ):
+                shutil.copyfileobj(source, copy, _COPIED_AT_ONCE)
 
     def remove(self, part: Path) -> None:
         if self._shared is not None:

@@ -144,8 +144,13 @@ def test_a_run_into_a_bucket_by_hash_and_its_leftovers(
     assert ended.code == 0, ended.err
     client = s3_bucket(moto, "tester", "anything")
     keys = {item["Key"] for item in client.list_objects_v2(Bucket="papers", Prefix="gc/")["Contents"]}
+    parts = {f"gc/{part.relative_to(place.out).as_posix()}" for part in (place.out / "lake").rglob("*.parquet")}
     rows = place.rows("SELECT path, sha256 FROM artifacts")
-    assert rows and keys == {f"gc/cas/{sha256[:2]}/{sha256[2:4]}/{Path(path).name}" for path, sha256 in rows}
+    assert (
+        parts
+        and rows
+        and keys == parts | {f"gc/cas/{sha256[:2]}/{sha256[2:4]}/{Path(path).name}" for path, sha256 in rows}
+    )
     named = place.rows("SELECT json_extract(meta, '$.name') FROM catalog_entries WHERE path IS NOT NULL")
     assert all(name.startswith(("PDF/2024__", "HTML/2024__", "XML/2024__")) for (name,) in named)
     assert "s3://papers/gc" in ended.out
