@@ -30,9 +30,11 @@ $(DAGSTER_HOME)/dagster.yaml: dagster.yaml
 	@mkdir -p $(DAGSTER_HOME)
 	@test -e $@ || ln -sf $(CURDIR)/dagster.yaml $@
 
-instance: $(STAMP) $(DAGSTER_HOME)/dagster.yaml  ## make the Dagster instance ready: storage, limits of its pools
-	@test -f $(DAGSTER_HOME)/.migrated || { $(BIN)/dagster instance migrate >/dev/null 2>&1 && \
-	  $(BIN)/dagster instance concurrency set openalex 1 >/dev/null 2>&1 && touch $(DAGSTER_HOME)/.migrated; }
+$(DAGSTER_HOME)/.ready: $(STAMP) $(DAGSTER_HOME)/dagster.yaml
+	@$(BIN)/python -m docstokg_assets.instance >/dev/null
+	@touch $@
+
+instance: $(DAGSTER_HOME)/.ready  ## make the Dagster instance ready: storage, limits of its pools; again after an upgrade
 
 demo: instance  ## collect three years of papers from the sandbox through Dagster (no network, no keys)
 	@$(BIN)/content demo --out $(DATA)
