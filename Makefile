@@ -4,10 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data/demo
-DAGSTER_HOME ?= $(CURDIR)/.dagster
-export DAGSTER_HOME
 PORT ?= 3000
 CONFIGURED := $(filter DTKG_% DOCSTOKG_CONTENT_%,$(.VARIABLES))
+# Your own configuration goes with your own DAGSTER_HOME, if you have one; the demo keeps to the instance of this folder.
+ifneq ($(and $(CONFIGURED),$(filter-out demo,$(MAKECMDGOALS))),)
+DAGSTER_HOME ?= $(CURDIR)/.dagster
+else
+DAGSTER_HOME := $(CURDIR)/.dagster
+endif
+export DAGSTER_HOME
 
 .DEFAULT_GOAL := help
 .PHONY: help setup instance demo ui materialize test clean

@@ -176,8 +176,8 @@ def test_a_year_that_cannot_be_collected_ends_with_an_exit_code_for_ci_and_the_r
 def test_make_ui_serves_what_is_configured_and_the_demo_only_where_nothing_is() -> None:
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DOCSTOKG_", "MAKE"))}
 
-    def recipe(**variables: str) -> str:
-        command = ["make", "-n", "-o", ".venv/.installed", "ui"]
+    def recipe(target: str = "ui", **variables: str) -> str:
+        command = ["make", "-n", "-o", ".venv/.installed", target]
         return subprocess.run(
             command, cwd=ROOT, env={**bare, **variables}, capture_output=True, text=True, check=True
         ).stdout
@@ -185,3 +185,4 @@ def test_make_ui_serves_what_is_configured_and_the_demo_only_where_nothing_is() 
     assert "content demo" in recipe() and "dagster dev" not in recipe()
     configured = recipe(DTKG_OPENALEX__FILTER="type:article", DAGSTER_HOME="/srv/dagster")
     assert "dagster dev" in configured and "content demo" not in configured and "/srv/dagster" in configured
+    assert "/srv/dagster" not in recipe("demo", DTKG_OPENALEX__FILTER="type:article", DAGSTER_HOME="/srv/dagster")
