@@ -128,7 +128,7 @@ class OpenAlexSettings(Section):
     api_key: SecretStr | None = Field(None, description="also read from DOCSTOKG_CONTENT_API_KEY_OPENALEX")
     per_page: int = Field(100, ge=1, le=100, description="works asked for at once")
     first_year: int = Field(2015, ge=1000, le=9999, description="first publication year that has a partition")
-    max_works: int | None = Field(None, ge=1, description="most works of a year; all when not set")
+    max_works: int | None = Field(None, ge=1, description="most works of a year, or of a query; all when not set")
     ids_file: Path | None = Field(
         None, description="for source `ids`: OpenAlex ids, DOIs, arXiv ids, PMCIDs, one a line"
     )
