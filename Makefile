@@ -15,7 +15,7 @@ endif
 export DAGSTER_HOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup instance demo ui materialize test clean
+.PHONY: help setup instance demo ui known-year materialize test clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -52,9 +52,11 @@ else
 	@PYTHONWARNINGS=ignore $(BIN)/dagster dev -m docstokg_assets.definitions -h 127.0.0.1 -p $(PORT)
 endif
 
-materialize: instance  ## collect one year from a shell or CI: make materialize YEAR=2024
+known-year:
 	@echo "$(YEAR)" | grep -Eqx '[0-9]{4}' || \
 	  { echo "Say which year of publication, with four digits: make materialize YEAR=2024 (not '$(YEAR)')"; exit 2; }
+
+materialize: known-year instance  ## collect one year from a shell or CI: make materialize YEAR=2024
 	@PYTHONWARNINGS=ignore bash -o pipefail -c "$(BIN)/dagster asset materialize --select '*' --partition $(YEAR) \
 	  -m docstokg_assets.definitions 2>&1 | tee $(DAGSTER_HOME)/materialize.log" || \
 	  { sed -nE 's/^dagster\..*(Failure|Error): /content: /p' $(DAGSTER_HOME)/materialize.log | tail -n 1; exit 2; }
