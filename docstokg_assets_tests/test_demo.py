@@ -75,14 +75,6 @@ def test_cleaning_up_takes_the_environment_and_the_demo_and_no_other_data() -> N
     assert [line for line in told.splitlines() if line.startswith("rm")] == ["rm -rf .venv data/demo"]
 
 
-def test_a_year_that_is_none_is_told_in_a_sentence(tmp_path: Path) -> None:
-    told = subprocess.run(
-        make("materialize", tmp_path, YEAR="24"), cwd=PROJECT, capture_output=True, text=True, timeout=30
-    )
-    assert told.returncode == 2
-    assert told.stdout == "Say which year of publication, with four digits: make materialize YEAR=2024 (not '24')\n"
-
-
 def _asset_nodes(port: int) -> bytes:
     """The assets that the UI knows, with what they were last materialised for; waits until it is up."""
     body = b'{"query": "{ assetNodes { assetKey { path } partitionStats { numMaterialized } } }"}'

@@ -160,7 +160,7 @@ def test_make_materialize_collects_a_year_with_a_log_that_a_person_can_read(
     ("openalex", "arguments", "says"),
     [
         ({"filter": ""}, ("YEAR=2024",), "openalex.filter is not set; say which works"),
-        ({"filter": "type:article"}, (), "Say which year: make materialize YEAR=2024"),
+        ({"filter": "type:article"}, ("YEAR=24",), "with four digits: make materialize YEAR=2024 (not '24')"),
         ({"filter": "type:article"}, ("YEAR=1066",), "1066"),
         ({"filtre": "type:article"}, ("YEAR=2024",), "did you mean openalex.filter?"),
     ],
