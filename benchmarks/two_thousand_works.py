@@ -112,13 +112,15 @@ def tell_economy(data_root: Path) -> None:
         data_root,
         "SELECT avg(requests) FILTER (classification = 'success'), sum(requests) / count(*) FILTER "
         "(classification = 'success'), quantile_cont(ttfp_ms, 0.5), quantile_cont(ttfp_ms, 0.95), max(ttfp_ms) FROM outcomes",
+        limit=None,
     ).rows
     print(f"requests           {own:.2f} for each work that has its file, {every:.2f} with those for the others")
     print(f"first file after   {p50:.0f} ms in the median, {p95:.0f} ms for 95 %, {most:.0f} ms at most")
     table = query_lake(
         data_root,
         "SELECT o.classification, a.resolver, a.role, a.verb, a.http_status, count(*) AS requests FROM attempts a "
-        "JOIN outcomes o USING (work_id) WHERE a.http_status IS NOT NULL GROUP BY ALL ORDER BY requests DESC LIMIT 25",
+        "JOIN outcomes o USING (work_id) WHERE a.http_status IS NOT NULL GROUP BY ALL ORDER BY requests DESC",
+        limit=25,
     )
     for row in table.rows:
         print("    " + "  ".join(f"{value!s:<10}" for value in row))
