@@ -84,6 +84,8 @@ def test_a_sink_that_needs_an_endpoint_says_so(tmp_path: Path) -> None:
     [
         ("storage: {backend: mysql}", "must be 'sqlite' or 'postgres'"),
         ("rate_limit: {backend: mongo}", "must be 'memory', 'multiprocess', 'sqlite', 'redis' or 'postgres'"),
+        ("telemetry: {lake: /mnt/lake}", "must be s3://bucket/prefix; leave it out to keep the lake in the data root"),
+        ("telemetry: {lake: 's3://'}", "must be s3://bucket/prefix"),
         ("artifacts: {cas_enabled: true}", "unknown key artifacts.cas_enabled; known here: store, layout, root"),
         ("telemetry: {sinks: [kafka]}", "must be 'jsonl', 'csv', 'console' or 'otlp'"),
     ],
@@ -214,6 +216,7 @@ def test_equal_values_have_one_hash_whatever_layer_and_order_they_came_from(tmp_
         ("data_root: /elsewhere", True),
         ("storage: {path: /elsewhere/c.sqlite3}", True),
         ("artifacts: {root: /elsewhere}", True),
+        ("telemetry: {lake: 's3://bucket/lake'}", True),
         ("openalex: {api_key: s3cret}", True),
         ("workers: 9", False),
         ("download: {max_bytes: 7}", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -198,6 +199,19 @@ def test_a_filter_on_the_year_asks_a_bucket_for_that_year_alone(
     proxy.close()
     read = {re.sub(r".*year(?:=|%3D)(\d+).*", r"\1", asked) for asked in proxy.asked if ".parquet" in asked}
     assert read == {str(year)}
+
+
+@pytest.mark.requirement("TEL-6")
+def test_fault_41_a_bucket_that_answers_503_now_and_then_loses_no_part(
+    moto: str, aws_credentials: None, tmp_path: Path
+) -> None:
+    numbers = itertools.count()
+    proxy = LossyProxy(moto, lambda verb, path: 503 if next(numbers) % 2 else None)
+    lake = LakeBucket("papers", tmp_path.name, proxy.url, None, tmp_path)
+    LakeWriter(lake).append("attempts", TEN_YEARS[:3])
+    assert rows_of(lake, "SELECT count(*) FROM attempts") == [(3,)]
+    proxy.close()
+    assert any(asked.startswith("PUT") and asked.endswith("503") for asked in proxy.asked)
 
 
 @pytest.mark.requirement("TEL-6")
