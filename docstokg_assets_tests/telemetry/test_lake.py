@@ -134,7 +134,9 @@ def test_rows_pass_in_batches_and_make_one_part(folder: LakeFolder, monkeypatch:
     assert rows_of(folder, "SELECT count(*) FROM works") == [(35,)]
 
 
-def test_a_write_that_fails_leaves_no_part(lake: LakeFiles, tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_no_part(lake: LakeFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_module, "BATCH_ROWS", 1)  # so that the part was begun
+
     def rows() -> Any:
         yield {"work_id": "W1", "year": 2024}
         raise RuntimeError("source broke")
