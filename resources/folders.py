@@ -16,6 +16,8 @@ from pyarrow import fs
 
 _BUFFER = 1 << 20
 
+_TRIES = 10  # several readers at once may each meet several refusals in a row
+
 
 class FolderError(Exception):
     """What cannot be read: its name, why, and the remedy."""
@@ -77,7 +79,8 @@ def s3_files(endpoint: str | None, *, signed: bool, region: str | None = None) -
     options: dict[str, Any] = {"anonymous": not signed, "region": region or os.environ.get("AWS_REGION", "us-east-1")}
     if endpoint:
         options |= {"endpoint_override": parts.netloc or parts.path, "scheme": parts.scheme or "https"}
-    return fs.S3FileSystem(**options, connect_timeout=10, request_timeout=60)
+    patience = fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES)
+    return fs.S3FileSystem(**options, connect_timeout=10, request_timeout=60, retry_strategy=patience)
 
 
 def read_lines(file: Path | int) -> list[str]:

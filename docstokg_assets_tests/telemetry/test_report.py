@@ -103,33 +103,34 @@ def test_a_catalog_on_a_server_is_named_as_well(history_root: Path, catalog: Cat
     class OnAServer:
         name = "works on db.example"
         queue_counts, parked = catalog.queue_counts, catalog.parked
+        entries_of, outcome_counts = catalog.entries_of, catalog.outcome_counts
 
-    built = build_report(history_root, Scope(), OnAServer(), NOW)
+    built = build_report(LakeFolder(history_root / "lake"), history_root, Scope(), OnAServer(), NOW)
     assert "works on db.example" in to_markdown(built)
 
 
 def test_a_work_waits_for_the_host_that_may_answer_otherwise_not_for_the_one_that_said_no(
-    data_root: Path, catalog: Catalog
+    data_root: Path, folder: LakeFolder, catalog: Catalog
 ) -> None:
     others = [{"resolver": "doi", "reason": "breaker-open", "url": "https://busy.example/1", "http_status": None}]
     again = finished("W1", Reason.HTTP_4XX, retry_at=NOW.timestamp() + 3600, meta={"others": others})
     record(catalog, attempts=[], works=[again])
-    export_manifest(catalog, LakeWriter(data_root))
-    (wait,) = build_report(data_root, Scope(), catalog, NOW).waiting
+    export_manifest(catalog, LakeWriter(folder))
+    (wait,) = build_report(folder, data_root, Scope(), catalog, NOW).waiting
     assert (wait.host, wait.works, wait.reason) == ("busy.example", 1, "breaker-open")
 
 
-def test_a_run_that_goes_on_says_how_all_its_works_stand(data_root: Path, catalog: Catalog) -> None:
+def test_a_run_that_goes_on_says_how_all_its_works_stand(data_root: Path, folder: LakeFolder, catalog: Catalog) -> None:
     before = [finished("W1"), finished("W2", Reason.NO_CANDIDATE), finished("W3", Reason.HTML_ONLY)]
     record(catalog, attempts=[], works=before)
     catalog.start_run("run-2", "pull", "sha256:c0ffee", {})
     catalog.enqueue([NewItem(work, 2024, 0, {}, "plan") for work in ("W1", "W2", "W3", "W4")], "run-2")
     record(catalog, attempts=[], works=[finished("W4", run_id="run-2")])
-    export_manifest(catalog, LakeWriter(data_root))
-    first, second = headline(build_report(data_root, Scope(None, "run-2"), catalog, NOW)).splitlines()
+    export_manifest(catalog, LakeWriter(folder))
+    first, second = headline(build_report(folder, data_root, Scope(None, "run-2"), catalog, NOW)).splitlines()
     assert first.startswith("1 work finished, 1 with full text (100.0 %)")
     assert second == "All 4 works: 2 with full text (50.0 %)."
-    assert "All" not in headline(build_report(data_root, Scope(), catalog, NOW))
+    assert "All" not in headline(build_report(folder, data_root, Scope(), catalog, NOW))
 
 
 def test_a_bar_shows_everything_that_is_not_nothing() -> None:
