@@ -206,7 +206,7 @@ def test_works_that_are_known_with_the_same_plan_are_left_alone(catalog: Catalog
 def test_only_plans_that_are_not_as_before_are_kept_anew(catalog: Catalog, tmp_path: Path) -> None:
     def plan(*names: str) -> int:
         works = [Work("W1", doi="10.5555/1"), Work("W2", arxiv_id="2401.00001")]
-        planned = plan_works(works, resolvers(*names), LIMITS, catalog, LakeWriter(tmp_path), NOW)
+        planned = plan_works(works, resolvers(*names), LIMITS, catalog, LakeWriter(LakeFolder(tmp_path / "lake")), NOW)
         assert planned.works == 2 and planned.steps == 2
         return sum(pq.read_metadata(part).num_rows for part in (tmp_path / "lake" / "plans").rglob("*.parquet"))
 

@@ -18,6 +18,7 @@ from docstokg_assets.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.assets.openalex_works import openalex_works
 from docstokg_assets.assets.resolver_plans import resolver_plans
 from docstokg_assets.assets.run_metrics import run_metrics
+from docstokg_assets.config.models import POLICIES
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.sandbox import Sandbox
 from resources.catalog import Catalog
@@ -43,7 +44,7 @@ CHECKS = [
 
 def materialize(config_file: Path, selection: list[Any] | None = None, **pass_config: Any) -> dg.ExecuteInProcessResult:
     resources = {
-        name: resource(config_file=str(config_file))
+        name: resource(config_file=str(config_file), policies=str(POLICIES))
         for name, resource in {
             "catalog": CatalogResource,
             "artifact_store": ArtifactStoreResource,

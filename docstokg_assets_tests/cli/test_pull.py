@@ -498,7 +498,7 @@ def test_a_changed_configuration_is_taken_over_on_sighup_and_a_broken_one_is_not
     assert {row["config_hash"] for row in lines if row["record_type"] == "attempt"} == {first, last}
     times = [arrival["time"] for arrival in box.arrivals("api.unpaywall.org")]
     gaps = [later - earlier for earlier, later in pairwise(times)]
-    assert len(outcomes(place)) == WORKS_PER_YEAR and len(times) >= 8
+    assert len(outcomes(place)) == WORKS_PER_YEAR and len(times) >= 5
     assert all(gap > 1.5 for gap in gaps[: before - 1]) and min(gaps) < 1, "the old limit is two seconds for each"
 
 

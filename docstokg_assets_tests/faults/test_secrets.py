@@ -337,7 +337,7 @@ def test_a_parked_search_forgets_links_with_keys_and_looks_where_they_came_from_
     pursuit.add(Candidate("https://b.example/2.pdf", "landing", Tier.LANDING_SCRAPE, referer=secret))
     (key,) = [key for key in pursuit.candidates if TOKEN in key]
     pursuit.failures[key] = Failure(Reason.HTTP_4XX, "unpaywall", Tier.DIRECT_OA, 50, url=secret)
-    assert TOKEN not in "".join(pursuit.dead_urls())
+    assert TOKEN not in "".join(pursuit.dead_files())
 
     kept = json.loads(json.dumps(pursuit.to_json()))
     assert TOKEN not in json.dumps(kept)

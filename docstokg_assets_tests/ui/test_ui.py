@@ -67,7 +67,7 @@ def test_an_operator_launches_watches_ends_and_backfills_years(page: Page, dagst
     assert run["status"] == "STARTED" and run["dagster/partition"] == "2024"
     page.goto(f"{dagster.url}/runs/{run['id']}")
     expect(page.get_by_text("downloaded_artifacts").first).to_be_visible()
-    expect(page.get_by_text(re.compile(r"works finished, \d+ saved")).first).to_be_visible()
+    expect(page.get_by_text(re.compile(r"works finished, \d+ with full text")).first).to_be_visible()
     keep(page, "run-in-progress")
 
     page.get_by_role("button", name="Terminate").click()
