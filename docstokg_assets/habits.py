@@ -19,7 +19,8 @@ from resources.http.redact import carries_credentials
 _ENOUGH = 3  # times that a habit must have shown, and as often for each time that it did not
 _MOST_FAMILIES = 10_000
 _MOST_ADDRESSES = 20  # of one family
-_NUMBER = re.compile(r"(?=[a-z]*[0-9][a-z]*[0-9][a-z]*[0-9])[0-9a-z]{4,}")
+_WORD = re.compile(r"[0-9a-z]{4,}")
+_DIGITS = 3  # a word with so many of them is a number of an article
 
 _Parts = tuple[str, ...]  # what stands around the part that the DOI gives
 
@@ -80,4 +81,5 @@ def _parts_of(doi: str) -> Iterator[str]:
     suffix = doi.lower().partition("/")[2]
     if suffix:
         yield suffix
-        yield from sorted(set(_NUMBER.findall(suffix)) - {suffix}, key=lambda part: (-len(part), part))
+        numbers = {word for word in _WORD.findall(suffix) if sum(letter.isdigit() for letter in word) >= _DIGITS}
+        yield from sorted(numbers - {suffix}, key=lambda part: (-len(part), part))
