@@ -133,6 +133,17 @@ class Place:
         under_final_names = {f.relative_to(self.out).as_posix() for f in files if not f.name.startswith(".part-")}
         assert under_final_names == set(named)
 
+    def manifests_agree(self) -> None:
+        """Every attempt in the catalog has its line in the manifest of its run, and no other line is there."""
+        lines: Counter[tuple[str, str]] = Counter()
+        for file in self.out.glob("*/manifest.jsonl"):
+            for line in file.read_bytes().splitlines():
+                row = json.loads(line)
+                lines[file.parent.name, row["record_type"]] += 1
+        told = self.rows("SELECT run_id, 'attempt', count(*) FROM attempts GROUP BY run_id")
+        told += self.rows("SELECT run_id, 'outcome', count(*) FROM catalog_entries GROUP BY run_id")
+        assert {(run, kind): n for run, kind, n in told} == {key: n for key, n in lines.items() if key[1] != "summary"}
+
     def fetched_again(self) -> int:
         """How many deliveries of files there were beyond the first of each work."""
         found = self.rows("SELECT url, meta FROM catalog_entries WHERE classification = 'success'")
@@ -196,6 +207,9 @@ def test_fault_34_fifty_deaths_at_random_moments_lose_nothing_and_repeat_almost_
     assert kills == KILLS
     place.audit()
     assert place.fetched_again() <= WORKERS * kills
+    zygote.start(["telemetry", "rebuild", "--config", str(place.config), "--out", str(place.out)])
+    assert zygote.status() == 0, zygote.says.read_text()
+    place.manifests_agree()
 
 
 @pytest.mark.requirement("DL-4")
