@@ -84,8 +84,9 @@ def test_a_pdf_made_to_exhaust_its_reader_ends_at_a_limit_and_the_next_one_is_re
 def test_wall_clock_and_memory_are_limits_too(tmp_path: Path, limits: dict[str, float], named: str) -> None:
     inspector = PdfInspector(**limits)  # type: ignore[arg-type]
     try:
-        limit = inspector.inspect(written(tmp_path, form_of_words())).limit
-        assert limit is not None and limit.startswith(named)
+        facts = inspector.inspect(written(tmp_path, form_of_words()))
+        # Without memory the reader may also end where no error can be told; that is no good file either.
+        assert (facts.limit or "").startswith(named) or (named == "memory" and facts.fault)
     finally:
         inspector.close()
 
