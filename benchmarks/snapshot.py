@@ -60,7 +60,7 @@ def measure(snapshot: Snapshot, root: Path) -> None:
         stage("read alone", lambda: sum(1 for _ in works()))
         kept = stage(
             "read and keep (openalex_works)",
-            lambda: sum(store_works(lake, batch, now) for batch in in_batches(works())),
+            lambda: sum(store_works(lake, batch, now) for batch in in_batches(works(), of_ours=True)),
         )
 
         def plan() -> int:

@@ -10,8 +10,9 @@ import hashlib
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, Protocol
 
 import orjson
@@ -25,17 +26,17 @@ log = logging.getLogger(__name__)
 class Tier(StrEnum):
     """In the order in which they are tried."""
 
+    order: int
+
+    def __new__(cls, name: str) -> Tier:
+        tier = str.__new__(cls, name)
+        tier._value_, tier.order = name, len(cls.__members__)
+        return tier
+
     DIRECT_OA = "direct_oa"
     DOI_REDIRECT = "doi_redirect"
     LANDING_SCRAPE = "landing_scrape"
     WAYBACK = "wayback"
-
-    @property
-    def order(self) -> int:
-        return _TIER_ORDER[self]
-
-
-_TIER_ORDER = {tier: place for place, tier in enumerate(Tier)}
 
 
 class Target(StrEnum):
@@ -47,12 +48,13 @@ class Target(StrEnum):
     LANDING = "landing"
 
 
+@lru_cache(2_048)  # asked for a dozen times while a work is planned or looked for
 def url_key(url: str) -> str:
     """By which a URL is known in the search for one work. http and https are one: the former is asked as the latter."""
     return canonical_url(url).replace("http://", "https://", 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A URL worth asking. `rank` orders candidates inside a tier: lower is more promising."""
 
@@ -70,11 +72,11 @@ class Candidate:
     instead_of: str | None = None  # a URL that leads to this one, and so need not be asked
     guessed: bool = False  # nobody named it: when it fails, nothing was lost
 
-    @cached_property
+    @property
     def key(self) -> str:
         return url_key(self.url)
 
-    @cached_property
+    @property
     def host(self) -> str:
         return host_of(self.url)
 
@@ -94,16 +96,13 @@ class PlanStep:
         return self.candidate is None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
+    """`hash` changes when there is something new to try; then a work without success is opened again."""
+
     work_id: str
     steps: tuple[PlanStep, ...]
-
-    @cached_property
-    def hash(self) -> str:
-        """Changes when there is something new to try; then a work without success is opened again."""
-        rows = [[s.tier, s.resolver, s.candidate.key if s.candidate else None] for s in self.steps]
-        return hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
+    hash: str
 
 
 class Planner(Protocol):
@@ -124,45 +123,46 @@ class Planner(Protocol):
 
 def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
     """Candidates in tier order and by rank, each URL once; resolvers that must ask stand where they will be asked."""
-    steps = [step for resolver in resolvers for step in _steps_of(resolver, work)]
+    steps: list[PlanStep] = []
+    for resolver in resolvers:
+        try:
+            if resolver.applies(work):
+                steps += _steps_of(resolver, work)
+        except Exception:  # it costs neither the work nor the other resolvers
+            log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
     steps.sort(key=lambda step: (step.tier.order, step.rank))
     unique: dict[str, PlanStep] = {}
     for step in steps:
         unique.setdefault(step.candidate.key if step.candidate else f"deferred {step.resolver}", step)
-    return Plan(work.work_id, tuple(unique.values()))
+    rows = [[step.tier, step.resolver, key if step.candidate else None] for key, step in unique.items()]
+    digest = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
+    return Plan(work.work_id, tuple(unique.values()), digest)
 
 
 def _steps_of(resolver: Planner, work: Work) -> list[PlanStep]:
-    """A resolver that fails at a work is left out of the plan; it costs neither the work nor the others."""
-    steps: list[PlanStep] = []
-    try:
-        if resolver.applies(work):
-            if resolver.api_host is not None:
-                tier = resolver.ask_tier(work)
-                steps.append(PlanStep(tier, resolver.name, resolver.rank, asks_host=resolver.api_host))
-            steps.extend(PlanStep(c.tier, c.resolver, c.rank, candidate=c) for c in resolver.candidates(work))
-    except Exception:
-        log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
-        return []
+    steps = [PlanStep(c.tier, c.resolver, c.rank, c) for c in resolver.candidates(work)]
+    if resolver.api_host is not None:
+        asked = PlanStep(resolver.ask_tier(work), resolver.name, resolver.rank, asks_host=resolver.api_host)
+        steps.insert(0, asked)
     return steps
 
 
-def plan_rows(work: Work, plan: Plan) -> list[dict[str, Any]]:
-    """One row a step, for Parquet and for people."""
-    return [
-        {
-            "work_id": work.work_id,
-            "year": work.year,
-            "position": position,
-            "tier": str(step.tier),
-            "resolver": step.resolver,
-            "deferred": step.deferred,
-            "url": step.candidate.url if step.candidate else None,
-            "host": step.candidate.host if step.candidate else step.asks_host,
-            "target": str(step.candidate.target) if step.candidate else None,
-            "version": step.candidate.version if step.candidate else None,
-            "license": step.candidate.license if step.candidate else None,
-            "plan_hash": plan.hash,
-        }
-        for position, step in enumerate(plan.steps)
-    ]
+def plan_columns(plans: Iterable[tuple[Work, Plan]], planned_at: datetime) -> dict[str, list[Any]]:
+    """One row a step, for Parquet and for people, as columns: a year has millions of them."""
+    rows = [(work, plan, place, step) for work, plan in plans for place, step in enumerate(plan.steps)]
+    candidates = [step.candidate for *_, step in rows]
+    return {
+        "work_id": [work.work_id for work, *_ in rows],
+        "year": [work.year for work, *_ in rows],
+        "position": [place for _, _, place, _ in rows],
+        "tier": [step.tier.value for *_, step in rows],
+        "resolver": [step.resolver for *_, step in rows],
+        "deferred": [step.deferred for *_, step in rows],
+        "url": [c.url if c else None for c in candidates],
+        "host": [c.host if c else step.asks_host for c, (*_, step) in zip(candidates, rows, strict=True)],
+        "target": [c.target.value if c else None for c in candidates],
+        "version": [c.version if c else None for c in candidates],
+        "license": [c.license if c else None for c in candidates],
+        "plan_hash": [plan.hash for _, plan, *_ in rows],
+        "planned_at": [planned_at] * len(rows),
+    }

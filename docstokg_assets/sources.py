@@ -19,9 +19,9 @@ from docstokg_assets.identifiers import Identifier
 from docstokg_assets.openalex import SetAside, SourceError
 from docstokg_assets.openalex.api import FIRST_CURSOR, LARGE_SLICE, DateSlice, OpenAlexApi, id_batches
 from docstokg_assets.openalex.snapshot import Keep, Snapshot, folders
-from docstokg_assets.plans import Plan, Target, make_plan, plan_rows
+from docstokg_assets.plans import Plan, Target, make_plan, plan_columns
 from docstokg_assets.resolvers.registry import Resolver
-from docstokg_assets.telemetry.lake import LakeWriter, stamped, work_rows
+from docstokg_assets.telemetry.lake import LakeWriter, work_columns
 from docstokg_assets.works import Work
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Enqueued, NewItem
@@ -33,7 +33,8 @@ from resources.rate_limit.policies import resolve_policy
 from resources.rate_limit.settings import RateLimitSettings
 
 T = TypeVar("T")
-_PLAN_BATCH = 2_000
+_BATCH = 2_000  # of what is asked for: so many works are asked for again when all breaks down
+_LARGE_BATCH = 10_000  # of what is here already: fewer and larger parts of the lake
 
 
 @dataclass(slots=True)
@@ -163,7 +164,7 @@ def store_works(lake: LakeWriter, works: Iterable[Work], fetched_at: datetime) -
             count += 1
             yield work
 
-    lake.append("works", work_rows(counted(), fetched_at))
+    lake.append_columns("works", work_columns(counted(), fetched_at))
     return count
 
 
@@ -197,14 +198,13 @@ def plan_works(
     known = tuple(resolvers)
     planned = Planned()
     group_of = cache(lambda host, role: resolve_policy(limits, host, str(role)).group)
-    for batch in in_batches(works):
+    for batch in in_batches(works, of_ours=True):
         plans = [(work, make_plan(work, known)) for work in batch]
         if lake is not None:
             before = catalog.plan_hashes(work.work_id for work in batch)
-            new = [
-                row for work, plan in plans if before.get(work.work_id) != plan.hash for row in plan_rows(work, plan)
-            ]
-            lake.append("plans", stamped(new, planned_at))
+            new = [(work, plan) for work, plan in plans if before.get(work.work_id) != plan.hash]
+            if new:
+                lake.append_columns("plans", [plan_columns(new, planned_at)])
         items = [
             NewItem(
                 work_id=work.work_id,
@@ -241,7 +241,8 @@ def _add(planned: Planned, enqueued: Enqueued) -> None:
     planned.unchanged += enqueued.unchanged
 
 
-def in_batches(works: Iterable[Work]) -> Iterator[list[Work]]:
+def in_batches(works: Iterable[Work], *, of_ours: bool = False) -> Iterator[list[Work]]:
+    """Larger ones where the works are `of_ours`: on our disk, not at a provider."""
     remaining = iter(works)
-    while batch := list(islice(remaining, _PLAN_BATCH)):
+    while batch := list(islice(remaining, _LARGE_BATCH if of_ours else _BATCH)):
         yield batch

@@ -78,7 +78,7 @@ def openalex_works(
         with DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, account=False) as run:
             opened.catalog.report_progress(run.run_id, {"year": year, "phase": "listing works"})
             works = run.works_of_year(year, collected, config.news, with_unknown=year == newest_year())
-            for batch in in_batches(trouble.ends(works)):
+            for batch in in_batches(trouble.ends(works), of_ours=opened.config.openalex.source == "snapshot"):
                 stored += run.store(batch)
                 position.keep(collected)
                 first += batch[: _SHOWN - len(first)]

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from docstokg_assets.plans import Candidate, Plan, PlanStep, Tier, plan_rows
+from docstokg_assets.plans import Candidate, Plan, PlanStep, Tier, plan_columns
 from docstokg_assets.telemetry import lake as lake_module
-from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter, export_manifest, stamped, work_rows
+from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter, export_manifest, work_columns
 from docstokg_assets.telemetry.views import (
     QueryError,
     open_lake,
@@ -128,7 +128,7 @@ def test_a_crash_before_the_position_is_noted_doubles_rows_on_disk_but_not_in_th
 def test_rows_pass_in_batches_and_make_one_part(folder: LakeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_module, "BATCH_ROWS", 10)
     works = (Work(f"W{n}", year=2024) for n in range(35))
-    (part,) = LakeWriter(folder).append("works", work_rows(works, MONDAY))
+    (part,) = LakeWriter(folder).append_columns("works", work_columns(works, MONDAY))
     written = pq.ParquetFile(folder.folder / part).metadata
     assert written.num_row_groups == 4 and written.row_group(0).column(0).compression == "ZSTD"
     assert rows_of(folder, "SELECT count(*) FROM works") == [(35,)]
@@ -138,11 +138,11 @@ def test_a_write_that_fails_leaves_no_part(lake: LakeFiles, tmp_path: Path, monk
     monkeypatch.setattr(lake_module, "BATCH_ROWS", 1)  # so that the part was begun
 
     def rows() -> Any:
-        yield {"work_id": "W1", "year": 2024}
+        yield Work("W1", year=2024)
         raise RuntimeError("source broke")
 
     with pytest.raises(RuntimeError):
-        LakeWriter(lake).append("works", rows())
+        LakeWriter(lake).append_columns("works", work_columns(rows(), MONDAY))
     assert lake.parts("works") == [] and [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -155,9 +155,9 @@ def test_the_latest_version_of_a_work_and_of_its_plan_are_shown(lake: LakeFiles)
         (new, TUESDAY, ("https://b.example/",)),
     ):
         candidates = [Candidate(url, "openalex", Tier.DIRECT_OA) for url in urls]
-        plan = Plan("W1", tuple(PlanStep(Tier.DIRECT_OA, "openalex", 1, candidate=c) for c in candidates))
-        writer.append("works", work_rows([work], at))
-        writer.append("plans", stamped(plan_rows(work, plan), at))
+        plan = Plan("W1", tuple(PlanStep(Tier.DIRECT_OA, "openalex", 1, candidate=c) for c in candidates), "hash")
+        writer.append_columns("works", work_columns([work], at))
+        writer.append_columns("plans", [plan_columns([(work, plan)], at)])
     (shown,) = rows_of(lake, "SELECT title, year, locations[1].pdf_url, fetched_at FROM works")
     assert shown == ("New", 2024, "https://a.example/1.pdf", TUESDAY)
     assert rows_of(lake, "SELECT url, host FROM plans") == [("https://b.example/", "b.example")]
@@ -178,7 +178,9 @@ def test_views_have_the_same_types_with_and_without_parts(lake: LakeFiles) -> No
         return rows_of(lake, "SELECT column_name, column_type FROM (DESCRIBE works)")
 
     empty = types()
-    LakeWriter(lake).append("works", work_rows([Work("W1", year=2024, urls=("https://a.example/",))], MONDAY))
+    LakeWriter(lake).append_columns(
+        "works", work_columns([Work("W1", year=2024, urls=("https://a.example/",))], MONDAY)
+    )
     assert types() == empty
 
 
@@ -221,7 +223,7 @@ def test_a_part_of_another_version_is_named_and_read_all_the_same(lake: LakeFile
     older = SCHEMAS["works"].remove(SCHEMAS["works"].get_field_index("agency"))
     with lake.new_part("works/year=2024/part-OLDER.parquet") as path:
         pq.write_table(pa.Table.from_pylist([{"work_id": "W1", "title": "Ice"}], older), path)
-    LakeWriter(lake).append("works", work_rows([Work("W2", year=2023, agency="Crossref")], MONDAY))
+    LakeWriter(lake).append_columns("works", work_columns([Work("W2", year=2023, agency="Crossref")], MONDAY))
     assert LakeWriter(lake).drifted() == [("works/year=2024/part-OLDER.parquet", "agency")]
     assert LakeWriter(lake).drifted(2023) == []
     shown = rows_of(lake, "SELECT work_id, title, agency, year FROM works ORDER BY work_id")
@@ -232,8 +234,8 @@ def test_a_part_of_another_version_is_named_and_read_all_the_same(lake: LakeFile
 def test_machines_with_data_roots_of_their_own_share_the_lake_in_a_bucket(bucket: Make, tmp_path: Path) -> None:
     one, two = bucket("one"), bucket("two")
     assert one.is_empty() and one.place == two.place == f"s3://papers/lakes/{tmp_path.name}"
-    LakeWriter(one).append("works", work_rows([Work("W1", title="Old", year=2024)], MONDAY))
-    LakeWriter(two).append("works", work_rows([Work("W1", title="New", year=2024), Work("W2")], TUESDAY))
+    LakeWriter(one).append_columns("works", work_columns([Work("W1", title="Old", year=2024)], MONDAY))
+    LakeWriter(two).append_columns("works", work_columns([Work("W1", title="New", year=2024), Work("W2")], TUESDAY))
     reader = bucket("three")
     assert not reader.is_empty() and len(reader.parts("works")) == 3
     assert rows_of(reader, "SELECT work_id, title FROM works ORDER BY 1") == [("W1", "New"), ("W2", None)]
@@ -244,7 +246,7 @@ def test_machines_with_data_roots_of_their_own_share_the_lake_in_a_bucket(bucket
 def test_any_folder_name_can_be_a_data_root(tmp_path: Path, name: str) -> None:
     root = tmp_path / name
     lake = LakeFolder(root / "lake")
-    LakeWriter(lake).append("works", work_rows([Work("W1", year=2024)], MONDAY))
+    LakeWriter(lake).append_columns("works", work_columns([Work("W1", year=2024)], MONDAY))
     write_telemetry_duckdb(lake)
     assert query_lake(lake, "SELECT work_id FROM works", limit=5).rows == (("W1",),)
 
@@ -287,7 +289,7 @@ FORBIDDEN = [
 @pytest.mark.requirement("TEL-6")
 @pytest.mark.parametrize("sql", FORBIDDEN)
 def test_a_query_can_only_read_the_lake(lake: LakeFiles, tmp_path: Path, sql: str) -> None:
-    LakeWriter(lake).append("works", work_rows([Work("W1", year=2024)], MONDAY))
+    LakeWriter(lake).append_columns("works", work_columns([Work("W1", year=2024)], MONDAY))
     (tmp_path / "secret.txt").write_text("secret")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(QueryError):
