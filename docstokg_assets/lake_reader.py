@@ -1,4 +1,8 @@
-"""Reads works back from the lake as the records they were written from. Which row of a work counts is decided by the views."""
+"""Reads works back from the lake as the records they were written from. Which row of a work counts is the view's rule.
+
+The view `works` would hold whole rows of all years to find it. For one year it is enough to look at ids and times first;
+then the rows pass through, and memory does not grow with the lake.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,50 @@ from collections.abc import Iterator
 from itertools import islice
 from tempfile import TemporaryDirectory
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from docstokg_assets.telemetry.views import open_lake
+from docstokg_assets.telemetry.views import every_row, open_lake
 from docstokg_assets.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
 from resources.lake.files import LakeFiles, quoted
 
 _BATCH = 2_000
 _MEMORY = "300MB"
+_REPEATED = """
+CREATE TEMP TABLE repeated AS SELECT work_id, max(fetched_at) AS latest FROM every_work
+WHERE work_id IN (SELECT work_id FROM every_work WHERE {of_year}) GROUP BY work_id HAVING count(*) > 1
+"""
+_AT_ONE_TIME = """
+SELECT DISTINCT work_id FROM every_work WHERE {of_year} AND work_id IN (SELECT work_id FROM repeated)
+GROUP BY work_id, fetched_at HAVING count(*) > 1
+"""
+_LATEST = """
+SELECT {columns} FROM every_work ANTI JOIN repeated
+ON every_work.work_id = repeated.work_id AND every_work.fetched_at < repeated.latest WHERE {of_year}
+"""
 
 
 def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
     """The works of a year, each once, as they were collected last; in bounded memory, in any order. 0: year unknown."""
-    of_year = f"year = {year:d}" if year else "year IS NULL"
     with open_lake(lake) as con, TemporaryDirectory(prefix="docstokg-works-") as spill:
-        # To find the latest row of each work all of them are held: what does not fit goes to the disk for a while.
-        con.execute(f"SET memory_limit = '{_MEMORY}'")
+        con.execute(f"SET memory_limit = '{_MEMORY}'")  # what does not fit goes to the disk for a while
         con.execute(f"SET temp_directory = {quoted(spill)}")
         con.execute("SET preserve_insertion_order = false")
-        found = con.sql(f"SELECT {', '.join(WORK_FIELDS)} FROM works WHERE {of_year}")
-        for batch in found.to_arrow_reader(_BATCH):
-            yield from _works_of(batch)
+        con.execute(f"CREATE TEMP VIEW every_work AS {every_row(con, lake, 'works')}")
+        yield from _latest_of_year(con, f"year = {year:d}" if year else "year IS NULL")
+
+
+def _latest_of_year(con: duckdb.DuckDBPyConnection, of_year: str) -> Iterator[Work]:
+    con.execute(_REPEATED.format(of_year=of_year))
+    twice = {work_id for (work_id,) in con.execute(_AT_ONE_TIME.format(of_year=of_year)).fetchall()}
+    given: set[str] = set()
+    for batch in con.sql(_LATEST.format(columns=", ".join(WORK_FIELDS), of_year=of_year)).to_arrow_reader(_BATCH):
+        for work in _works_of(batch):
+            if work.work_id not in twice or work.work_id not in given:
+                yield work
+            if work.work_id in twice:
+                given.add(work.work_id)
 
 
 def _works_of(batch: pa.RecordBatch) -> Iterator[Work]:

@@ -106,19 +106,22 @@ def _check_only_reads(sql: str) -> None:
 
 def _with_views(con: duckdb.DuckDBPyConnection, lake: LakeFiles) -> duckdb.DuckDBPyConnection:
     con.execute("SET TimeZone = 'UTC'")
-    for table, schema in SCHEMAS.items():
-        con.execute(f"CREATE OR REPLACE VIEW {table} AS {_select(table, schema, lake.rows(con, table, schema))}")
+    for table in SCHEMAS:
+        rows = every_row(con, lake, table)
+        con.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM ({rows}) QUALIFY {_LATEST[table]}")
     con.execute(_ARTIFACTS)
     return con
 
 
-def _select(table: str, schema: pa.Schema, rows: str | None) -> str:
-    """The typed empty row set comes first: it gives names, types and order whatever the parts hold."""
+def every_row(con: duckdb.DuckDBPyConnection, lake: LakeFiles, table: str) -> str:
+    """SQL for all rows of a table, earlier ones of the same key among them.
+
+    The typed empty row set comes first: it gives names, types and order whatever the parts hold.
+    """
+    schema = SCHEMAS[table]
     typed = ", ".join(f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in schema)
-    source = f"SELECT {typed}, NULL::SMALLINT AS year WHERE false"
-    if rows is not None:
-        source += f" UNION ALL BY NAME {rows}"
-    return f"SELECT * FROM ({source}) QUALIFY {_LATEST[table]}"
+    rows = lake.rows(con, table, schema)
+    return f"SELECT {typed}, NULL::SMALLINT AS year WHERE false" + (f" UNION ALL BY NAME {rows}" if rows else "")
 
 
 def _duckdb_type(kind: pa.DataType) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.plans import Candidate, Plan, PlanStep, Tier, plan_columns
 from docstokg_assets.telemetry import lake as lake_module
 from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter, export_manifest, work_columns
@@ -313,3 +314,34 @@ def test_an_answer_says_when_there_is_more(lake: LakeFiles) -> None:
     assert query_lake(lake, "FROM range(5)", limit=5).more is False
     answer = query_lake(lake, "SELECT range AS n FROM range(6)", limit=5)
     assert (answer.columns, len(answer.rows), answer.more) == (("n",), 5, True)
+
+
+def test_the_works_of_a_year_are_those_that_the_view_shows(lake: LakeFiles) -> None:
+    location = Location(pdf_url="https://a.example/1.pdf", is_oa=True, license="cc-by")
+    monday = [
+        Work("W1", title="Once", year=2024, locations=(location, Location(landing_url="https://a.example/"))),
+        Work("W2", title="Old", year=2024, is_oa=False),
+        Work("W3", title="Moves away", year=2024),
+        Work("W4", title="Comes", year=2023),
+        Work("W5", title="Twice in one page", year=2024),
+        Work("W5", title="Twice in one page", year=2024),
+        Work("W6", title="Gets its year"),
+        Work("W7", title="Without a year", urls=("https://b.example/7",), has_content=True),
+    ]
+    tuesday = [
+        Work("W2", title="New", year=2024, is_oa=True),
+        Work("W3", title="Moved", year=2023),
+        Work("W4", title="Came", year=2024),
+        Work("W6", title="Has its year", year=2024),
+    ]
+    for works, at in ((monday, MONDAY), (tuesday, TUESDAY)):
+        LakeWriter(lake).append_columns("works", work_columns(works, at))
+    for year, wanted in (
+        (2024, [monday[0], tuesday[0], tuesday[2], monday[4], tuesday[3]]),
+        (2023, [tuesday[1]]),
+        (0, [monday[7]]),
+    ):
+        read = sorted(works_of_year(lake, year), key=lambda work: work.work_id)
+        assert read == wanted
+        shown = rows_of(lake, f"SELECT title FROM works WHERE coalesce(year, 0) = {year} ORDER BY work_id")
+        assert [work.title for work in read] == [title for (title,) in shown]
