@@ -21,6 +21,7 @@ from docstokg_assets.resolvers.answers import (
     joint_request,
     json_of,
     license_name,
+    named,
     nothing,
 )
 from docstokg_assets.resolvers.registry import (
@@ -29,7 +30,6 @@ from docstokg_assets.resolvers.registry import (
     Resolution,
     Resolver,
     ResolverContext,
-    ResolverResult,
     register,
 )
 from docstokg_assets.resolvers.routes import file_url, is_sanctioned, page_url
@@ -89,8 +89,7 @@ class SemanticScholarResolver(Resolver):
         asked = response.items or (item,)
         if not isinstance(said, list) or len(said) != len(asked):
             return bad_answer("Semantic Scholar's answer is no list of the papers asked for")
-        candidates = tuple(self._candidates(mapping(mapping(said[asked.index(item)]).get("openAccessPdf"))))
-        return ResolverResult(candidates) if candidates else nothing()
+        return named(self._candidates(mapping(mapping(said[asked.index(item)]).get("openAccessPdf"))))
 
     def _candidates(self, pdf: Mapping[str, Any]) -> Iterator[Candidate]:
         url = file_url(pdf.get("url"))
