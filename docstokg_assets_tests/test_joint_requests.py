@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,7 @@ S2, CONVERTER = "api.semanticscholar.org", "pmc.ncbi.nlm.nih.gov"
 CLOSED = ("crossref_link", "doi_redirect", "no_pdf_link_closed")  # Semantic Scholar knows no file of these
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(folder, works_per_year=900, years=(2022, 2024), mix={"strange": 0}) as running:
-        yield running
-
-
-@pytest.fixture
-def box(sandbox: Sandbox) -> Sandbox:
-    sandbox.reset()
-    return sandbox
+SANDBOX: dict[str, Any] = {"works_per_year": 900, "years": (2022, 2024), "mix": {"strange": 0}}
 
 
 def closed_works(box: Sandbox, count: int) -> list[Work]:

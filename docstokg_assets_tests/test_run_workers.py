@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -18,14 +17,6 @@ from docstokg_assets.run_workers import WatchedCeleryRunLauncher
 from docstokg_assets_tests.servers import Valkey
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
-
-
-@pytest.fixture
-def valkey() -> Iterator[Valkey]:
-    server = Valkey()
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.mark.requirement("ORC-6")

@@ -16,6 +16,8 @@ from resources.clock import Clock
 from resources.http.canonical import host_of
 from resources.http.messages import Request, Role
 
+Jar = RequestsCookieJar
+
 _MOST_HOSTS = 1_000
 _MOST_COOKIES = 50  # of one jar, as browsers keep them (RFC 6265, 6.1),
 _MOST_LETTERS = 8_000  # and not more than servers take in a header
@@ -33,7 +35,7 @@ def origin_of(url: str) -> Origin:
     return Origin(host_of(url), (parts.scheme, parts.port))
 
 
-def jar_text(jar: RequestsCookieJar) -> str:
+def jar_text(jar: Jar) -> str:
     return ";".join(sorted(f"{c.domain}{c.path}{c.name}={c.value}" for c in jar))
 
 
@@ -42,17 +44,17 @@ class Passes:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[Origin, tuple[float, RequestsCookieJar]] = {}  # until when, by the monotonic clock
+        self._known: dict[Origin, tuple[float, Jar]] = {}  # until when, by the monotonic clock
         self._lock = threading.Lock()
 
-    def show(self, request: Request, here: Origin) -> RequestsCookieJar | None:
+    def show(self, request: Request, here: Origin) -> Jar | None:
         if request.role is Role.METADATA:
             return None
         with self._lock:
             until, jar = self._known.get(here, (0.0, None))
             return jar if self._clock.monotonic() < until else None
 
-    def remember(self, request: Request, here: Origin, jar: RequestsCookieJar, status: int, seconds: float) -> None:
+    def remember(self, request: Request, here: Origin, jar: Jar, status: int, seconds: float) -> None:
         """Those of a request with a key are dropped, those of one that was turned away, and more than a host can mean well."""
         if request.role is Role.METADATA:
             return

@@ -16,14 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urljoin
 
-from requests.cookies import RequestsCookieJar
-
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
 from resources.http.breaker import Phase
 from resources.http.cache import Answer, HttpCache, Visit
 from resources.http.canonical import authority_of, host_of
-from resources.http.cookies import Origin, Passes, jar_text, origin_of
+from resources.http.cookies import Jar, Origin, Passes, jar_text, origin_of
 from resources.http.errors import (
     BodyTooLarge,
     BreakerOpen,
@@ -64,7 +62,7 @@ class Send:
     role: Role
     host: str
     headers: Mapping[str, str]
-    jar: RequestsCookieJar
+    jar: Jar
     max_bytes: int
     secret_params: Mapping[str, str]
     body: bytes | None = None
@@ -140,7 +138,7 @@ class Exchanger:
         """Runs until a final answer (any status), or raises the HttpError that stands for why there is none. Not `patient`: a
         host whose breaker is open is not waited for, because there is something else to do."""
         policy = policy or RequestPolicy()
-        jar = RequestsCookieJar()
+        jar = Jar()
         hops: list[str] = []
         asked: set[tuple[str, str]] = set()
         url, own = request.url, True
@@ -155,7 +153,7 @@ class Exchanger:
                 here = origin_of(url)
                 own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
                 if before is not None and before.door != here.door:
-                    jar = RequestsCookieJar()
+                    jar = Jar()
                 if before != here and (known_here := self._passes.show(request, here)) is not None:
                     jar.update(known_here)
                 before = here
@@ -193,7 +191,7 @@ class Exchanger:
         request: Request,
         url: str,
         headers: Mapping[str, str],
-        jar: RequestsCookieJar,
+        jar: Jar,
         delay: float | None,
         policy: RequestPolicy,
         own: bool,
