@@ -615,7 +615,7 @@ class Dispatcher:
                     feed = done.value
                 except HttpError as error:
                     feed = error
-                if task.joined and len(task.items) > 1 and _is_refused(feed):
+                if task.joined and len(task.items) > 1 and _is_refused(feed, task.alone):
                     self._part(task)
                     self._leave_joint(task)
                     reply = None
@@ -786,9 +786,11 @@ class Dispatcher:
         self._pauses.clear()
 
 
-def _is_refused(answer: Response | HttpError) -> bool:
+def _is_refused(answer: Response | HttpError, asked: Request | None) -> bool:
     """Whether a request for many may have failed for what one of them is; not for who asks, or how often."""
-    return isinstance(answer, Response) and 400 <= answer.status < 500 and answer.status not in (401, 403, 429)
+    if not isinstance(answer, Response) or not 400 <= answer.status < 500 or answer.status in (401, 403, 429):
+        return False
+    return asked is None or asked.joint is None or not asked.joint.is_for_all(answer)
 
 
 def _fault_of_ours(item: QueueItem, chain: Sequence[str] = ()) -> DownloadOutcome:

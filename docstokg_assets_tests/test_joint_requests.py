@@ -132,6 +132,19 @@ def test_when_a_request_for_many_is_refused_each_is_asked_for_alone(
     assert len(box.arrivals(S2)) == 1
 
 
+@pytest.mark.requirement("RES-3")
+def test_works_of_which_the_provider_knows_none_are_not_asked_for_again_one_by_one(
+    box: Sandbox, config_for: ConfigFor
+) -> None:
+    works = [Work(f"W{number}", year=2024, doi=f"10.5555/unknown.{number}") for number in range(40)]
+    slow_start = {"rate_limit__policies": {S2: "1/second", "*": "500/second burst 50"}}
+    with open_services(config_for(box, **settings(**slow_start))) as services:
+        drain(services, works)
+        reasons = {str(entry.reason) for work in works if (entry := services.catalog.entry(work.work_id))}
+    assert reasons == {"no-candidate"}
+    assert len(box.arrivals(S2)) < 8
+
+
 @pytest.mark.requirement("CAT-2")
 def test_a_fault_in_a_request_for_many_costs_one_work_and_the_others_ask_alone(
     box: Sandbox, config_for: ConfigFor, monkeypatch: pytest.MonkeyPatch

@@ -29,9 +29,10 @@ def api_request(url: str, **more: Any) -> Request:
     return Request(url, Role.METADATA, obey_robots=False, **more)
 
 
-def joint_request(item: str, most: int, build: Callable[[Sequence[str]], Request]) -> Request:
-    """A request that may be made for others too that wait for the same. The answer's `items` tell whose is whose."""
-    return replace(build([item]), joint=Joint(item, most, build))
+def joint_request(item: str, most: int, build: Callable[[Sequence[str]], Request], **more: Any) -> Request:
+    """A request that may be made for others too that wait for the same. The answer's `items` tell whose is whose. `more` are
+    further fields of the Joint."""
+    return replace(build([item]), joint=Joint(item, most, build, **more))
 
 
 def nothing(note: str = "") -> ResolverResult:
