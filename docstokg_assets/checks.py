@@ -43,9 +43,7 @@ _OBJECTIVES = tuple(slo for slo in SLOS if slo.name != "corruption")
 )
 def objectives(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> Iterator[dg.AssetCheckResult]:
     """A year that misses an objective is worth a look, but nothing stops for it."""
-    with plain_failures():
-        files = configuration(catalog).lake_files()
-    with open_lake(files) as lake:
+    with plain_failures(), open_lake(configuration(catalog).lake_files()) as lake:
         verdicts = {verdict.name: verdict for verdict in judge(compute_slis(lake, Scope(_year(context))))}
     for slo in _OBJECTIVES:
         yield _as_check(verdicts[slo.name])

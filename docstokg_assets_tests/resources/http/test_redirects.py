@@ -114,14 +114,16 @@ def test_a_location_in_utf8_is_understood(polite: Callable[..., Any], serve: Cal
 # -- cookies ----------------------------------------------------------------------------------------------------------
 
 
+def door(request: Any, answers: Any) -> Any:
+    """Lets in whoever shows its cookie, and hands it to all others."""
+    passed = "pass=1" in request.headers.get("cookie", "")
+    return answers.ok() if passed else answers.moved("/", Set_Cookie="pass=1; Path=/")
+
+
 def test_a_site_that_sets_a_cookie_and_sends_the_visitor_back_is_passed(
     polite: Callable[..., Any], serve: Callable[..., Any], answers: Any
 ) -> None:
-    def answer(request: Any) -> Any:
-        passed = "pass=1" in request.headers.get("cookie", "")
-        return answers.ok() if passed else answers.moved("/", Set_Cookie="pass=1; Path=/")
-
-    server = serve(answer)
+    server = serve(lambda request: door(request, answers))
     client = polite()
     for expected in (2, 3):  # the door is open the second time
         assert client.ask(Request(server.url, Role.LANDING)).ok
@@ -160,11 +162,7 @@ def test_cookies_are_remembered_for_a_while_and_not_for_ever(
 def test_cookies_are_kept_within_the_chain_of_redirects_where_that_is_wanted(
     polite: Callable[..., Any], serve: Callable[..., Any], answers: Any
 ) -> None:
-    def answer(request: Any) -> Any:
-        passed = "pass=1" in request.headers.get("cookie", "")
-        return answers.ok() if passed else answers.moved("/", Set_Cookie="pass=1; Path=/")
-
-    server = serve(answer)
+    server = serve(lambda request: door(request, answers))
     client = polite(http={"remember_cookies_s": 0})
     assert all(client.ask(Request(server.url, Role.LANDING)).ok for _ in range(2))
     assert ["cookie" in request.headers for request in server.requests] == [False, True, False, True]
