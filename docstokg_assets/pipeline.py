@@ -218,8 +218,11 @@ class Pursuit:
         }
         secret = [c for c in self.candidates.values() if carries_credentials(c.url)]
         again = {c.resolver for c in secret}
+        passing = [
+            c for c in self.candidates.values() if c.guessed and c.key not in lasting
+        ]  # guessed anew, or not at all
         return {
-            "candidates": [asdict(_without_key(c)) for c in self.candidates.values() if c not in secret],
+            "candidates": [asdict(_without_key(c)) for c in self.candidates.values() if c not in (*secret, *passing)],
             "asked": sorted(
                 name
                 for name in self.asked

@@ -649,6 +649,10 @@ def test_a_guess_that_failed_for_now_is_no_reason_to_try_the_work_again(tmp_path
     web = Web({GUESS: (503, "text/html", b""), "https://doi.org/": page()})
     assert pursue(made, work, web, pursuit).reason is Reason.NO_PDF_LINK
     assert retry_time(pursuit, 0.0, tries=0, base_s=60.0, max_tries=5) is None
+    later = pipeline(tmp_path, ("openalex", "doi"))  # of another run, which knows no habits
+    web.asked.clear()
+    pursue(later, work, web, later.begin(work, orjson.loads(orjson.dumps(pursuit.to_json()))))
+    assert GUESS not in web.urls
 
 
 @pytest.mark.requirement("RES-2", "HTTP-13")
