@@ -86,7 +86,7 @@ class Client:
         request = Request(url, Role.ARTIFACT, sink=lambda head: ArtifactSink(head, store, self._limits))
         stream = self._services.client.request_with_retries(request, self._log).payload
         assert isinstance(stream, DownloadStreamResult) and stream.part is not None
-        store.commit(stream.part, f"PDF/{next(self._names)}.pdf")
+        store.commit(stream.part, f"PDF/{next(self._names)}.pdf", stream.sha256)
 
 
 def measure(job: Callable[[], None]) -> tuple[float, float]:

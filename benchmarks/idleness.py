@@ -24,8 +24,8 @@ from pathlib import Path
 from origin import origin
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
-from docstokg_assets.dispatcher import Progress
 from docstokg_assets.orchestrator import DownloadRun, open_services
+from docstokg_assets.progress import Progress
 from docstokg_assets.works import Location, Work
 
 FAST_HOSTS = tuple(f"fast{n}.example" for n in range(20))

@@ -136,7 +136,7 @@ def account(catalog: Catalog, root: Path) -> str:
 
 def export(catalog: Catalog, root: Path) -> str:
     exported = export_manifest(catalog, LakeWriter(LakeFolder(root / "lake")))
-    size = sum(part.stat().st_size for part in exported.parts) / 1e6
+    size = sum((root / "lake" / part).stat().st_size for part in exported.parts) / 1e6
     return f"{exported.attempts:,} attempts, {exported.outcomes:,} outcomes to Parquet, {size:.0f} MB"
 
 

@@ -13,7 +13,7 @@ import argparse
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from docstokg_assets.sandbox.snapshot import write_snapshot
 from docstokg_assets.sandbox.universe import Universe
 from docstokg_assets.sources import Collected, in_batches, plan_works, store_works, works_of_snapshot
 from docstokg_assets.telemetry.lake import LakeWriter
+from docstokg_assets.works import Work
 from resources.catalog.catalog import Catalog
 from resources.folders import ReadFolder
 from resources.lake.files import LakeFolder
@@ -53,7 +54,7 @@ def measure(snapshot: Snapshot, root: Path) -> None:
     config, lake, now = load_config(None, {}, {}).value, LakeWriter(LakeFolder(root / "lake")), datetime.now(UTC)
     resolvers = resolvers_of(config)
 
-    def works():  # type: ignore[no-untyped-def]
+    def works() -> Iterator[Work]:
         return works_of_snapshot(snapshot, YEAR, None, LocalFilter(""), None, Collected())
 
     with Catalog.open(root / "catalog.sqlite3") as catalog:

@@ -23,6 +23,7 @@ from docstokg_assets.sources import Collected
 from docstokg_assets.telemetry.views import query_lake
 from docstokg_assets_tests.servers import Postgres
 from resources.catalog import Batch, Catalog
+from resources.lake.files import LakeFiles
 from resources.rate_limit.policies import DEFAULT_POLICIES
 
 FAST = "5000/second burst 1000"
@@ -102,14 +103,14 @@ def measure(config, workers: int) -> None:  # type: ignore[no-untyped-def]
     print(
         f"CPU                {1000 * spent / planned.works:.1f} ms a work, {1000 * spent / result.requests:.2f} ms a request"
     )
-    tell_economy(config.data_root)
+    tell_economy(config.lake_files())
     print(f"peak memory        {peak:.0f} MB, {exported:.0f} MB with the export to Parquet (libraries included)")
 
 
-def tell_economy(data_root: Path) -> None:
+def tell_economy(lake: LakeFiles) -> None:
     """Questions to APIs, HEADs and GETs, redirects and retries included; robots.txt is not asked for here."""
     ((own, every, p50, p95, most),) = query_lake(
-        data_root,
+        lake,
         "SELECT avg(requests) FILTER (classification = 'success'), sum(requests) / count(*) FILTER "
         "(classification = 'success'), quantile_cont(ttfp_ms, 0.5), quantile_cont(ttfp_ms, 0.95), max(ttfp_ms) FROM outcomes",
         limit=None,
@@ -117,7 +118,7 @@ def tell_economy(data_root: Path) -> None:
     print(f"requests           {own:.2f} for each work that has its file, {every:.2f} with those for the others")
     print(f"first file after   {p50:.0f} ms in the median, {p95:.0f} ms for 95 %, {most:.0f} ms at most")
     table = query_lake(
-        data_root,
+        lake,
         "SELECT o.classification, a.resolver, a.role, a.verb, a.http_status, count(*) AS requests FROM attempts a "
         "JOIN outcomes o USING (work_id) WHERE a.http_status IS NOT NULL GROUP BY ALL ORDER BY requests DESC",
         limit=25,

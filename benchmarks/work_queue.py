@@ -71,7 +71,7 @@ def measure(catalog: Catalog, size: int) -> None:
         times, cpu = [], time.process_time()
         for _ in range(CLAIMS):
             began = time.perf_counter()
-            assert len(catalog.claim("benchmark", 64, 600, **filters)) == 64  # type: ignore[arg-type]
+            assert len(catalog.claim("benchmark", 64, 600, **filters)) == 64
             times.append(1000 * (time.perf_counter() - began))
         cpu = 1000 * (time.process_time() - cpu) / CLAIMS
         print(f"{name:<29} median {statistics.median(times):5.2f} ms, worst {max(times):6.2f} ms, CPU {cpu:5.2f} ms")

@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from docstokg_assets.pipeline import NO_FAULT_OF_A_WORK, Pursuit, ResolverPipeline, Search, Together, retry_time
+from docstokg_assets.lanes import SHORT_WAIT_S, Lane, ParkedFor, Task
+from docstokg_assets.pipeline import NO_FAULT_OF_A_WORK, Pursuit, ResolverPipeline, Together, retry_time
 from docstokg_assets.progress import Progress, Waiting
 from docstokg_assets.recorder import Recorder
-from docstokg_assets.resolvers.registry import Resolution, ResolverResult
+from docstokg_assets.resolvers.registry import ResolverResult
 from docstokg_assets.works import Work
 from resources.catalog.catalog import Catalog
 from resources.catalog.queue import Years
@@ -44,7 +45,6 @@ GRACE_S = 5.0
 _AFTER_THE_CUT_S = 0.5
 _LIMITER_PATIENCE_S = 60.0
 _TICK_S = 0.5
-_SHORT_WAIT_S = 2.0
 _FROM_THE_TOP_S = 5.0  # so often a claim looks at all due works again, also those behind which it went on
 
 
@@ -79,69 +79,6 @@ class PassResult:
     bytes: int = 0
     elapsed_s: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(slots=True)
-class Task:
-    """One work under way: its search, the exchange that the search waits for, and what it needs next."""
-
-    item: QueueItem
-    work: Work
-    pursuit: Pursuit
-    search: Search | Resolution
-    log: AttemptLog
-    exchange: Exchange | None = None
-    send: Send | None = None
-    joint: Request | None = None  # what the exchange is for, as long as others can still be asked for with it
-    alone: Request | None = None  # the same once it was asked with others: how it is asked if that was refused
-    joined: list[Task] = field(default_factory=list)  # those that wait for the answer to this one's request,
-    items: tuple[str, ...] = ()  # and what was asked for all of them
-    since: float = 0.0  # when it began to wait for its lane
-    began: float | None = None  # when its first request left; what it waited before is not its own slowness
-    parent: Task | None = None  # whose question this one asks, side by side with others,
-    scouts: list[Task] = field(default_factory=list)  # and here those that ask for it,
-    result: ResolverResult | DownloadOutcome | None = None  # and what one of them came back with,
-    held_up: tuple[float, str] | None = None  # or that it must wait, for so long and why
-
-
-@dataclass(slots=True)
-class Lane:
-    allowance: Allowance
-    tasks: deque[Task] = field(default_factory=deque)
-    ready_at: float = 0.0
-    busy: bool = False  # all permits of its group are out
-    full: bool = False
-
-    @property
-    def at_once(self) -> int:
-        """How many of the searches that wait here can be asked for in one request."""
-        last = self.tasks[-1].joint if self.tasks else None
-        return last.joint.most if last is not None and last.joint is not None else 1
-
-    @property
-    def requests(self) -> int:
-        return -(-len(self.tasks) // self.at_once)
-
-    def lets_others_go(self, now: float) -> bool:
-        """Whether its first request has time for more to join it."""
-        return 0 < len(self.tasks) < self.at_once and now - self.tasks[0].since < _SHORT_WAIT_S
-
-    def urgency(self, now: float) -> tuple[bool, bool, float]:
-        """Sorts lanes in the order in which they have their turn."""
-        first = self.tasks[0]
-        return self.lets_others_go(now), first.began is None, first.since
-
-    def wait_for_last(self, now: float) -> float:
-        """How long a search that joins now would wait, by the limit alone."""
-        return max(0.0, self.ready_at - now) + self.requests * self.allowance.interval_s
-
-
-@dataclass(slots=True)
-class ParkedFor:
-    """Works of this pass that were given back and wait for the same group for the same reason."""
-
-    works: int = 0
-    until: float = 0.0  # by the monotonic clock
 
 
 End = DownloadOutcome | Interrupted | ResolverResult | Together
@@ -329,7 +266,7 @@ class Dispatcher:
         """A lane whose last search waits long, or that holds enough for all workers, takes no more: what is under way is
         bounded, and one host must not fill it alone."""
         wait = lane.wait_for_last(now)
-        crowded = lane.requests >= share * 2 * self._settings.workers and wait > _SHORT_WAIT_S
+        crowded = lane.requests >= share * 2 * self._settings.workers and wait > SHORT_WAIT_S
         return crowded or wait > share * self._settings.park_after_s
 
     def _await_parked(self, deadline: float | None) -> bool:
@@ -480,7 +417,7 @@ class Dispatcher:
         elif isinstance(step, Interrupted):
             self._park(task, 0.0, Reason.INTERRUPTED)
         elif isinstance(step, Pause):
-            longest = _SHORT_WAIT_S if step.untried else self._settings.park_after_s
+            longest = SHORT_WAIT_S if step.untried else self._settings.park_after_s
             if step.seconds > longest or self._stop.is_set():
                 self._park(task, step.seconds, step.reason, self._group_of(step.host))
             else:
@@ -615,7 +552,7 @@ class Dispatcher:
                     feed = done.value
                 except HttpError as error:
                     feed = error
-                if task.joined and len(task.items) > 1 and _is_refused(feed):
+                if task.joined and len(task.items) > 1 and _is_refused(feed, task.alone):
                     self._part(task)
                     self._leave_joint(task)
                     reply = None
@@ -786,9 +723,11 @@ class Dispatcher:
         self._pauses.clear()
 
 
-def _is_refused(answer: Response | HttpError) -> bool:
+def _is_refused(answer: Response | HttpError, asked: Request | None) -> bool:
     """Whether a request for many may have failed for what one of them is; not for who asks, or how often."""
-    return isinstance(answer, Response) and 400 <= answer.status < 500 and answer.status not in (401, 403, 429)
+    if not isinstance(answer, Response) or not 400 <= answer.status < 500 or answer.status in (401, 403, 429):
+        return False
+    return asked is None or asked.joint is None or not asked.joint.is_for_all(answer)
 
 
 def _fault_of_ours(item: QueueItem, chain: Sequence[str] = ()) -> DownloadOutcome:

@@ -2,8 +2,8 @@
 
 Most publishers build the address of a file from the DOI. What such addresses have in common besides the part that the DOI gives
 is a habit; where most files of a family of DOIs keep to one, it is worth a guess before anybody is asked about another, and
-before the way through doi.org and the article's page is taken. A guess that fails speaks against the habit. Whether the file is
-the right paper is judged as for any other.
+before the way through doi.org and the article's page is taken. A guess that fails speaks against the habit, and one that the
+host minds ends it. Trying a guess, and judging whether the file is the right paper, is the pipeline's.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ class _Family:
     addresses: Counter[_Parts] = field(default_factory=Counter)
     found: int = 0
     failed: int = 0
+    unwelcome: bool = False
 
     def habit(self) -> _Parts | None:
+        if self.unwelcome:
+            return None
         address, times = self.addresses.most_common(1)[0]
         return address if times >= _ENOUGH * max(1, self.found - times + self.failed) else None
 
@@ -50,9 +53,10 @@ class Habits:
             return
         with self._lock:
             known = tuple(doi.lower().split(part))
-            if known not in self._families and len(self._families) >= _MOST_FAMILIES:
-                self._families.pop(next(iter(self._families)))
-            family = self._families.setdefault(known, _Family())
+            family = self._families.pop(known, None) or _Family()
+            if len(self._families) >= _MOST_FAMILIES:
+                self._families.pop(next(iter(self._families)))  # the one of which nothing was found for longest
+            self._families[known] = family
             family.found += 1
             family.addresses[tuple(url.split(part))] += 1
             if len(family.addresses) > _MOST_ADDRESSES:
@@ -67,13 +71,14 @@ class Habits:
                     return part.join(address)
         return None
 
-    def doubt(self, doi: str, url: str) -> None:
-        """The guess was wrong."""
+    def doubt(self, doi: str, url: str, *, unwelcome: bool = False) -> None:
+        """The guess was wrong; where it was `unwelcome`, there is no other one in this run."""
         with self._lock:
             for part in _parts_of(doi):
                 family = self._families.get(tuple(doi.lower().split(part)))
                 if family is not None and tuple(url.split(part)) in family.addresses:
                     family.failed += 1
+                    family.unwelcome = family.unwelcome or unwelcome
 
 
 def _parts_of(doi: str) -> Iterator[str]:

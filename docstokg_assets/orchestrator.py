@@ -363,6 +363,7 @@ class DownloadRun:
             DownloadLimits(download.max_bytes, self.config.http.max_page_bytes),
             head_precheck=download.head_precheck,
             global_url_dedupe=download.global_url_dedupe,
+            guess_files=download.guess_files,
             dry_run=self.dry_run,
             judge=self._judge(reject=download.on_suspect == "reject") if download.check_pdf else None,
             max_concurrent_resolvers=download.max_concurrent_resolvers,

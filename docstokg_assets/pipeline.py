@@ -12,6 +12,7 @@ import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from docstokg_assets.download import (
@@ -29,7 +30,7 @@ from docstokg_assets.plans import Candidate, Plan, Target, Tier, make_plan, url_
 from docstokg_assets.resolvers.answers import license_name
 from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.works import Work
-from docstokg_assets.wrong_paper import Judge
+from docstokg_assets.wrong_paper import Judge, Verdict
 from resources.artifacts.store import ArtifactStore, StoreError
 from resources.catalog.database import CatalogError
 from resources.http.attempts import AttemptLog
@@ -48,6 +49,7 @@ MAX_HOPS = 2  # landing pages between a plan's URL and a file
 MOST_WAITS = 1  # a host that is still broken after its first pause may stay so for long; the work ends with its time
 _GONE = frozenset({404, 410})
 _WALLS_OF_HOSTS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
+_MINDS = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
 _UNKNOWN = "unknown"
 _FILES = frozenset({Target.PDF, Target.XML})
 
@@ -131,14 +133,14 @@ class Pursuit:
             pursuit._restore(progress)
         return pursuit
 
-    def add(self, candidate: Candidate) -> bool:
-        """False when the URL is known already: a URL is tried once for each work."""
+    def add(self, candidate: Candidate) -> None:
+        """A URL is tried once for each work; one that was only guessed so far, once more when somebody names it."""
         if candidate.instead_of is not None:
             self.visited.add(url_key(candidate.instead_of))
-        if candidate.key in self.candidates:
-            return False
-        self.candidates[candidate.key] = candidate
-        return True
+        known = self.candidates.get(candidate.key)
+        if known is None or (known.guessed and not candidate.guessed):
+            self.candidates[candidate.key] = candidate
+            self.failures.pop(candidate.key, None)
 
     def retarget(self, candidate: Candidate, target: Target) -> None:
         """Try the same URL again as what it turned out to be."""
@@ -152,6 +154,11 @@ class Pursuit:
     def pending(self) -> Iterator[Candidate]:
         """What is known and was not tried."""
         return (c for key, c in self.candidates.items() if key not in self.failures and key not in self.visited)
+
+    def losses(self) -> Iterator[tuple[str, Failure]]:
+        """The failures that count. Of what was guessed nobody had said that there is anything."""
+        known = self.candidates
+        return ((key, f) for key, f in self.failures.items() if key not in known or not known[key].guessed)
 
     def next_action(self) -> Candidate | str | None:
         """The candidate to try or the name of the resolver to ask next; None when nothing is left."""
@@ -186,7 +193,7 @@ class Pursuit:
         first."""
         dead = [
             (failure.promise, failure.url, failure)
-            for key, failure in self.failures.items()
+            for key, failure in self.losses()
             if failure.url is not None and failure.tier is not Tier.WAYBACK and self.candidates[key].target in _FILES
         ]
         found: dict[str, Failure] = {}
@@ -197,7 +204,7 @@ class Pursuit:
     def opens_soon(self, now: float, within_s: float) -> Failure | None:
         """The broken host, if any, that is worth waiting for before the work ends: it is tried again soon, and has not been
         waited for too often."""
-        broken = [f for f in self.failures.values() if f.reason is Reason.BREAKER_OPEN]
+        broken = [f for _, f in self.losses() if f.reason is Reason.BREAKER_OPEN]
         soon = [(f.until, f.rank, f) for f in broken if f.until is not None and f.until <= now + within_s]
         return min(soon, key=lambda known: known[:2])[2] if soon and self.waits < MOST_WAITS else None
 
@@ -211,8 +218,11 @@ class Pursuit:
         }
         secret = [c for c in self.candidates.values() if carries_credentials(c.url)]
         again = {c.resolver for c in secret}
+        passing = [
+            c for c in self.candidates.values() if c.guessed and c.key not in lasting
+        ]  # guessed anew, or not at all
         return {
-            "candidates": [asdict(_without_key(c)) for c in self.candidates.values() if c not in secret],
+            "candidates": [asdict(_without_key(c)) for c in self.candidates.values() if c not in (*secret, *passing)],
             "asked": sorted(
                 name
                 for name in self.asked
@@ -278,6 +288,7 @@ class PipelineSettings:
     limits: DownloadLimits
     head_precheck: bool = True
     global_url_dedupe: bool = False
+    guess_files: bool = True  # only where they are judged, too
     dry_run: bool = False
     judge: Judge | None = None  # whether a PDF is the article that was wanted
     max_concurrent_resolvers: int = 1
@@ -314,7 +325,7 @@ class ResolverPipeline:
     def _search(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
         while (action := pursuit.next_action()) is not None:
             named = isinstance(action, Candidate) and action.target is not Target.LANDING
-            if not named and not self._settings.dry_run and (guess := self._guess(work, pursuit)) is not None:
+            if not named and (guess := self._guess(work, pursuit)) is not None:
                 pursuit.add(guess)
                 action = guess  # before anybody is asked, or a page read
             if isinstance(action, str):
@@ -327,7 +338,7 @@ class ResolverPipeline:
                 if outcome is not None and outcome.ok:
                     return self._succeeded(outcome, pursuit)
                 if action.guessed:
-                    self._forget_guess(action, work, pursuit)
+                    self._doubt(action, work, pursuit.failures[action.key])
         if self._settings.dry_run:
             return _dry_run_outcome(pursuit)
         return conclude(pursuit)
@@ -401,19 +412,21 @@ class ResolverPipeline:
 
     def _guess(self, work: Work, pursuit: Pursuit) -> Candidate | None:
         """The file that a page of this work should lead to, by what is known of its publisher."""
-        url = self._habits.guess(work.doi) if work.doi is not None else None
+        settings = self._settings
+        if work.doi is None or not settings.guess_files or settings.judge is None or settings.dry_run:
+            return None
+        url = self._habits.guess(work.doi)
         if url is None or url_key(url) in pursuit.candidates:
             return None
         pages = [c for c in pursuit.pending() if c.target is Target.LANDING and c.hop == 0]
         pages = [c for c in pages if c.host == host_of(url)] or [c for c in pages if c.tier is Tier.DOI_REDIRECT]
         return replace(pages[0], url=url, target=Target.PDF, instead_of=None, guessed=True) if pages else None
 
-    def _forget_guess(self, guess: Candidate, work: Work, pursuit: Pursuit) -> None:
-        """Nobody said that there is anything, so this is no reason for the work's end."""
-        failure = pursuit.failures.pop(guess.key, None)
-        pursuit.visited.add(guess.key)
-        if work.doi and (failure is None or ENDINGS[failure.reason] is not Ending.RETRYABLE):
-            self._habits.doubt(work.doi, guess.url)
+    def _doubt(self, guess: Candidate, work: Work, failure: Failure) -> None:
+        """A host that is only out of order now says nothing of where its files are; one that minds is not bothered again."""
+        unwelcome = failure.is_guarded or failure.reason in _MINDS
+        if work.doi and (unwelcome or ENDINGS[failure.reason] is not Ending.RETRYABLE):
+            self._habits.doubt(work.doi, guess.url, unwelcome=unwelcome)
 
     def _fetch(
         self, candidate: Candidate, work: Work, pursuit: Pursuit, log: AttemptLog
@@ -424,19 +437,22 @@ class ResolverPipeline:
             plan, candidate, self._store, self._settings.limits, self._obeys_robots(candidate)
         )
         stream = response.payload
-        if isinstance(stream, DownloadStreamResult) and stream.kind is Kind.HTML:
-            if candidate.guessed:
-                self._fail(pursuit, candidate, Reason.UNEXPECTED_CT)
-                return None
+        streamed = isinstance(stream, DownloadStreamResult)
+        if streamed and stream.kind is Kind.HTML and not candidate.guessed:
             return self._read_page(candidate, work, pursuit, response, stream.page)
         resolver = self.resolvers.get(candidate.resolver)
         refusal = resolver.refuses(candidate, response) if resolver is not None and response.ok else None
+        if candidate.guessed and streamed and stream.kind not in (Kind.PDF, Kind.PDF_UNKNOWN):
+            wall = recognise_wall(response.status, response.headers, stream.page[:65_536], response.url)
+            refusal = wall or Reason.UNEXPECTED_CT, ""
         if refusal is not None:
             if isinstance(stream, DownloadStreamResult) and stream.part is not None:
                 stream.part.discard()
             self._turned_away(pursuit, candidate, refusal[0], response, note=refusal[1])
             return None
-        outcome = finalize_candidate_download(work, candidate, response, self._store, judge=self._settings.judge)
+        judge = self._settings.judge
+        judge = _strictly(judge) if candidate.guessed and judge is not None else judge
+        outcome = finalize_candidate_download(work, candidate, response, self._store, judge=judge)
         if not outcome.ok:
             wall = recognise_wall(response.status, response.headers, response.body[:65_536], response.url)
             reason = wall or outcome.reason
@@ -478,7 +494,7 @@ class ResolverPipeline:
         """HEAD where it tells something. A refused HEAD tells nothing; an HTML answer makes the URL a page to read."""
         resolver = self.resolvers.get(candidate.resolver)
         wanted = self._settings.head_precheck and resolver is not None and resolver.prechecks
-        if not wanted or candidate.key in pursuit.retargeted:
+        if not wanted or candidate.guessed or candidate.key in pursuit.retargeted:
             return True
         try:
             response = yield replace(self._landing_request(candidate), role=Role.ARTIFACT, verb="HEAD")
@@ -600,6 +616,16 @@ class ResolverPipeline:
         return replace(outcome, fallback_chain=tuple(pursuit.chain), html_paths=html, beside=beside)
 
 
+def _strictly(judge: Judge) -> Judge:
+    """What nobody named must be beyond doubt: a mere flag rejects it."""
+
+    def strict(work: Work, url: str, path: Path) -> Verdict:
+        verdict = judge(work, url, path)
+        return replace(verdict, reason=verdict.reason or Reason.WRONG_PAPER) if verdict.flags else verdict
+
+    return strict
+
+
 def _told(error: HttpError) -> dict[str, Any]:
     """What a Failure keeps of an error."""
     return {"until": error.until, "host": host_of(error.url) if error.url else None, "note": str(error)}
@@ -639,7 +665,7 @@ def conclude(pursuit: Pursuit) -> DownloadOutcome:
     chain = tuple(pursuit.chain)
     if pursuit.html is not None and pursuit.html.path is not None:
         return replace(pursuit.html, reason=Reason.HTML_ONLY, fallback_chain=chain, html_paths=(pursuit.html.path,))
-    ranked = sorted(pursuit.failures.values(), key=lambda failure: failure.promise)
+    ranked = sorted((f for _, f in pursuit.losses()), key=lambda failure: failure.promise)
     lost = [f for f in ranked if f.url is not None or f.counts_without_url]
     if not lost:
         return DownloadOutcome(False, None, Classification.ERROR, Reason.NO_CANDIDATE, fallback_chain=chain)
@@ -665,7 +691,7 @@ def conclude(pursuit: Pursuit) -> DownloadOutcome:
 
 def retry_time(pursuit: Pursuit, now: float, tries: int, base_s: float, max_tries: int) -> float | None:
     """When a work without success is worth another pass: the latest pause that a host asked for, or a growing one of our own."""
-    waits = [f.until or 0.0 for f in pursuit.failures.values() if ENDINGS[f.reason] is Ending.RETRYABLE]
+    waits = [f.until or 0.0 for _, f in pursuit.losses() if ENDINGS[f.reason] is Ending.RETRYABLE]
     if not waits or tries >= max_tries:
         return None
     return max(now + base_s * 2.0**tries, *waits)

@@ -9,6 +9,7 @@ from dagster_celery.launcher import CeleryRunLauncher
 from dagster_celery.tags import DAGSTER_CELERY_TASK_ID_TAG
 
 _ANSWERS_WITHIN_S = 5.0
+_TIMES = 2  # a run that is given up by mistake goes on beside the one that takes its place
 
 
 class WatchedCeleryRunLauncher(CeleryRunLauncher):
@@ -20,7 +21,10 @@ class WatchedCeleryRunLauncher(CeleryRunLauncher):
             return health
         started = self.celery.AsyncResult(run.tags[DAGSTER_CELERY_TASK_ID_TAG]).info
         worker = started.get("hostname") if isinstance(started, dict) else None
-        if worker is None or self.celery.control.ping(destination=[worker], timeout=_ANSWERS_WITHIN_S):
+        if worker is None or any(self._answers(worker) for _ in range(_TIMES)):
             return health
         said = f"The Celery worker {worker} does not answer; its machine or its process is gone."
         return CheckRunHealthResult(WorkerStatus.FAILED, said)
+
+    def _answers(self, worker: str) -> bool:
+        return bool(self.celery.control.ping(destination=[worker], timeout=_ANSWERS_WITHIN_S))

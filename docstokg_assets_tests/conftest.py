@@ -1,4 +1,4 @@
-"""What several rooms' tests build on: a configuration for a sandbox, with limits out of the way or as they are."""
+"""What several rooms' tests build on: sandboxes and configurations for them, real servers, and raw ones with polite clients."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sqlalchemy import select
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.sandbox import Sandbox
+from docstokg_assets_tests.polite import FakeClock, PoliteClients, RawRequest, RawServer, moved, ok
 from docstokg_assets_tests.servers import Postgres, SeaweedFs, Valkey, s3_bucket
 from resources.catalog.catalog import Catalog
 from resources.catalog.schema import spending
@@ -38,6 +39,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((n for n, name in enumerate(LONG) if name in item.path.parts), len(LONG))
 
     items.sort(key=place)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """`SANDBOX` of the module says what web it wants."""
+    with Sandbox.start(tmp_path_factory.mktemp("sandbox"), **request.module.SANDBOX) as running:
+        yield running
+
+
+@pytest.fixture
+def box(sandbox: Sandbox) -> Sandbox:
+    """The module's sandbox, as it was at its start."""
+    sandbox.reset()
+    return sandbox
+
+
+@pytest.fixture(scope="session")
+def small_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """One for all modules of a test process; to be reset by those who use it."""
+    folder = tmp_path_factory.mktemp("sandbox")
+    with Sandbox.start(folder, works_per_year=20, years=(2024, 2024), enforce_limits=False) as running:
+        yield running
 
 
 @pytest.fixture
@@ -68,6 +91,49 @@ def config_for_box(sandbox: Sandbox, folder: Path, *, limits: bool = False, **ov
         values["rate_limit.concurrency"] = {"*": None, "arxiv.org": None, "api.crossref.org": None}
     values |= {key.replace("__", "."): value for key, value in overrides.items()}
     return load_config(None, {}, values).value
+
+
+@pytest.fixture
+def answers() -> Any:
+    """The builders of raw answers: `answers.ok`, `answers.moved`."""
+
+    class Answers:
+        ok = staticmethod(ok)
+        moved = staticmethod(moved)
+
+    return Answers
+
+
+@pytest.fixture
+def fake_clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., RawServer]]:
+    running: list[RawServer] = []
+
+    def begin(answer: Callable[[RawRequest], Any] | bytes, host: str = "127.0.0.1") -> RawServer:
+        always = answer if callable(answer) else lambda request: answer
+        running.append(RawServer(always, host))
+        return running[-1]
+
+    yield begin
+    for server in running:
+        server.close()
+
+
+@pytest.fixture
+def polite(tmp_path: Path) -> Iterator[PoliteClients]:
+    clients = PoliteClients(tmp_path)
+    yield clients
+    clients.close()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    with Catalog.open(tmp_path / "catalog.sqlite3") as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,7 @@ S2, CONVERTER = "api.semanticscholar.org", "pmc.ncbi.nlm.nih.gov"
 CLOSED = ("crossref_link", "doi_redirect", "no_pdf_link_closed")  # Semantic Scholar knows no file of these
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(folder, works_per_year=900, years=(2022, 2024), mix={"strange": 0}) as running:
-        yield running
-
-
-@pytest.fixture
-def box(sandbox: Sandbox) -> Sandbox:
-    sandbox.reset()
-    return sandbox
+SANDBOX: dict[str, Any] = {"works_per_year": 900, "years": (2022, 2024), "mix": {"strange": 0}}
 
 
 def closed_works(box: Sandbox, count: int) -> list[Work]:
@@ -140,6 +130,19 @@ def test_when_a_request_for_many_is_refused_each_is_asked_for_alone(
     with open_services(config_for(box, data_root=str(tmp_path / "other"), **settings())) as services:
         assert drain(services, works).outcomes == {"no-candidate": 3}
     assert len(box.arrivals(S2)) == 1
+
+
+@pytest.mark.requirement("RES-3")
+def test_works_of_which_the_provider_knows_none_are_not_asked_for_again_one_by_one(
+    box: Sandbox, config_for: ConfigFor
+) -> None:
+    works = [Work(f"W{number}", year=2024, doi=f"10.5555/unknown.{number}") for number in range(40)]
+    slow_start = {"rate_limit__policies": {S2: "1/second", "*": "500/second burst 50"}}
+    with open_services(config_for(box, **settings(**slow_start))) as services:
+        drain(services, works)
+        reasons = {str(entry.reason) for work in works if (entry := services.catalog.entry(work.work_id))}
+    assert reasons == {"no-candidate"}
+    assert len(box.arrivals(S2)) < 8
 
 
 @pytest.mark.requirement("CAT-2")

@@ -10,8 +10,9 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -44,19 +45,7 @@ SENT = "http_status IS NOT NULL AND NOT cache_hit AND resolver != 'robots'"  # r
 API_HOSTS = ("api.openalex.org", "api.unpaywall.org", "api.crossref.org", "web.archive.org")
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(folder, works_per_year=150, years=(2023, 2024), enforce_limits=False) as running:
-        yield running
-
-
-@pytest.fixture
-def box(sandbox: Sandbox) -> Iterator[Sandbox]:
-    """The module's sandbox, as it was at its start."""
-    sandbox.reset()
-    yield sandbox
-    sandbox.clear_faults()
+SANDBOX: dict[str, Any] = {"works_per_year": 150, "years": (2023, 2024), "enforce_limits": False}
 
 
 def pull(config: ContentDownloadConfig, works_filter: str, **drain: object) -> tuple[PassResult, DownloadRun]:

@@ -26,6 +26,7 @@ from docstokg_assets.resolvers.registry import (
     load_resolvers,
 )
 from docstokg_assets.works import Location, Work
+from docstokg_assets.wrong_paper import Flag, Verdict
 from resources.artifacts.file_system import FileSystemStore
 from resources.clock import SystemClock
 from resources.http.attempts import AttemptLog
@@ -556,38 +557,153 @@ def test_a_fault_in_one_resolver_costs_its_answer_and_not_the_work(tmp_path: Pat
     assert alone.reason is (Reason.INTERNAL_ERROR if place == "resolve" else Reason.NO_CANDIDATE)
 
 
-@pytest.mark.requirement("RES-2")
-def test_where_a_publisher_keeps_its_files_is_learnt_and_nobody_is_asked_for_the_next_one(tmp_path: Path) -> None:
-    made = pipeline(tmp_path, ("openalex", "crossref", "doi", "landing"))
+def article(_: Work, __: str, ___: Path) -> Verdict:
+    return Verdict()
+
+
+def taught(tmp_path: Path, order: tuple[str, ...], **settings: Any) -> ResolverPipeline:
+    """One that has found three files of a publisher, each under the number of its DOI."""
+    made = pipeline(tmp_path, order, **{"judge": article, **settings})
     web = Web({"https://p.example/files/": (200, "application/pdf", PDF)})
     for number in range(1000, 1003):
         assert pursue(made, located(f"https://p.example/files/{number}.pdf", doi=f"10.5555/p.{number}"), web).ok
-    web.asked.clear()
+    return made
+
+
+def next_of(publisher: str = "p", number: int = 7654, **fields: Any) -> Work:
+    return Work(f"W{number}", title="T", year=2024, doi=f"10.5555/{publisher}.{number}", **fields)
+
+
+GUESS, DOI_PAGE = "https://p.example/files/7654.pdf", "https://doi.org/10.5555/p.7654"
+
+
+@pytest.mark.requirement("RES-2")
+def test_where_a_publisher_keeps_its_files_is_learnt_and_nobody_is_asked_for_the_next_one(tmp_path: Path) -> None:
+    made = taught(tmp_path, ("openalex", "crossref", "doi", "landing"))
+    web = Web({"https://p.example/files/": (200, "application/pdf", PDF)})
     page_of = Location("https://p.example/7654", is_oa=True, version="publishedVersion", license="cc-by")
-    outcome = pursue(made, Work("W9", title="T", year=2024, doi="10.5555/p.7654", locations=(page_of,)), web)
-    assert web.urls == ["https://p.example/files/7654.pdf"]
+    outcome = pursue(made, next_of(locations=(page_of,)), web)
+    assert web.urls == [GUESS]
     assert (outcome.ok, outcome.resolver, outcome.version, outcome.license) == (
         *(True, "landing"),
         *("publishedVersion", "cc-by"),
     )
     web.asked.clear()
-    assert pursue(made, Work("W10", title="T", year=2024, doi="10.5555/p.7655"), web).resolver == "doi"
+    assert pursue(made, next_of(number=7655), web).resolver == "doi"
     assert web.urls == ["https://p.example/files/7655.pdf"]
 
 
 @pytest.mark.requirement("RES-2")
-@pytest.mark.parametrize("there", [(404, "text/html", b"gone"), (200, "text/html", b"<html>Buy this article</html>")])
-def test_a_guess_that_fails_is_never_the_reason_and_the_search_goes_on(
-    tmp_path: Path, there: tuple[int, str, bytes]
+@pytest.mark.parametrize("settings", [{"guess_files": False}, {"judge": None}], ids=["switched off", "nobody judges"])
+def test_nothing_is_guessed_where_that_is_not_wanted_or_no_file_is_looked_into(
+    tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    made = pipeline(tmp_path, ("openalex", "doi", "wayback"))
-    good = Web({"https://p.example/files/": (200, "application/pdf", PDF)})
-    for number in range(1000, 1003):
-        pursue(made, located(f"https://p.example/files/{number}.pdf", doi=f"10.5555/p.{number}"), good)
+    made = taught(tmp_path, ("openalex", "doi"), **settings)
+    web = Web({"https://doi.org/": page()})
+    pursue(made, next_of(), web)
+    assert web.urls == [DOI_PAGE]
+
+
+@pytest.mark.requirement("RES-2")
+@pytest.mark.parametrize("there", [(404, "text/html", b"gone"), (200, "text/html", b"<html>Buy this article</html>")])
+@pytest.mark.parametrize("prechecked", [(), ("doi",)])
+def test_a_guess_that_fails_is_never_the_reason_and_the_search_goes_on(
+    tmp_path: Path, there: tuple[int, str, bytes], prechecked: tuple[str, ...]
+) -> None:
+    made = taught(tmp_path, ("openalex", "doi", "wayback"), prechecked=prechecked)
     web = Web({"https://p.example/files/": there, "https://doi.org/": page()})
-    outcome = pursue(made, Work("W9", title="T", year=2024, doi="10.5555/p.7654"), web)
-    assert web.urls == ["https://p.example/files/7654.pdf", "https://doi.org/10.5555/p.7654"]
-    assert (outcome.reason, outcome.url, outcome.meta) == (Reason.NO_PDF_LINK, "https://doi.org/10.5555/p.7654", {})
+    outcome = pursue(made, next_of(), web)
+    assert [url for _, url in web.asked] == [GUESS, DOI_PAGE]
+    assert (outcome.reason, outcome.url, outcome.meta) == (Reason.NO_PDF_LINK, DOI_PAGE, {})
+
+
+class FirstTime(Web):
+    """Some addresses answer otherwise when they are asked for the first time."""
+
+    def __init__(self, first: Mapping[str, Answer], then: Mapping[str, Answer]) -> None:
+        super().__init__(then)
+        self._first = dict(first)
+
+    def answer(self, request: Request) -> Response | HttpError:
+        if (first := self._first.pop(request.url, None)) is None:
+            return super().answer(request)
+        self.asked.append((request.verb, request.url))
+        return first if not isinstance(first, tuple) else Response(first[0], request.url, {}, first[2])
+
+
+@pytest.mark.requirement("RES-2")
+@pytest.mark.parametrize("first", [(503, "text/html", b""), ConnectionFailed("reset", url=GUESS)])
+def test_a_guess_that_failed_is_tried_again_when_a_page_names_it(tmp_path: Path, first: Answer) -> None:
+    made = taught(tmp_path, ("openalex", "doi"))
+    then = {"https://doi.org/": page(pdf_meta(GUESS)), GUESS: (200, "application/pdf", PDF)}
+    web = FirstTime({GUESS: first}, then)
+    outcome = pursue(made, next_of(), web)
+    assert web.urls == [GUESS, DOI_PAGE, GUESS] and outcome.ok
+
+
+@pytest.mark.requirement("RES-2")
+def test_a_guess_that_failed_for_now_is_no_reason_to_try_the_work_again(tmp_path: Path) -> None:
+    made = taught(tmp_path, ("openalex", "doi"))
+    work = next_of()
+    pursuit = made.begin(work)
+    web = Web({GUESS: (503, "text/html", b""), "https://doi.org/": page()})
+    assert pursue(made, work, web, pursuit).reason is Reason.NO_PDF_LINK
+    assert retry_time(pursuit, 0.0, tries=0, base_s=60.0, max_tries=5) is None
+    later = pipeline(tmp_path, ("openalex", "doi"))  # of another run, which knows no habits
+    web.asked.clear()
+    pursue(later, work, web, later.begin(work, orjson.loads(orjson.dumps(pursuit.to_json()))))
+    assert GUESS not in web.urls
+
+
+@pytest.mark.requirement("RES-2", "HTTP-13")
+@pytest.mark.parametrize(
+    "there",
+    [
+        (403, "text/html", b"no"),
+        (429, "text/html", b"slower"),
+        (200, "text/html", b"<html><title>Just a moment...</title><div class='cf-turnstile'></div></html>"),
+        RobotsRefused("no", url=GUESS),
+    ],
+    ids=["forbidden", "too many", "wall", "robots"],
+)
+def test_a_host_that_turns_a_guess_away_is_not_bothered_with_another(tmp_path: Path, there: Answer) -> None:
+    made = taught(tmp_path, ("openalex", "doi"))
+    web = Web({"https://p.example/": there, "https://doi.org/": page()})
+    pursue(made, next_of(), web)
+    assert web.urls == [GUESS, DOI_PAGE]
+    web.asked.clear()
+    pursue(made, next_of(number=7655), web)
+    assert web.urls == ["https://doi.org/10.5555/p.7655"]
+
+
+@pytest.mark.requirement("RES-2")
+def test_a_file_that_was_guessed_must_be_beyond_doubt_and_one_that_a_page_names_need_not(tmp_path: Path) -> None:
+    def doubtful(work: Work, _: str, __: Path) -> Verdict:
+        return (
+            Verdict((Flag.SUSPECT_MISMATCH,), "its first pages do not show the title")
+            if work == next_of()
+            else Verdict()
+        )
+
+    made = taught(tmp_path, ("openalex", "doi"), judge=doubtful)
+    web = Web({GUESS: (200, "application/pdf", PDF), "https://doi.org/": page()})
+    records: list[AttemptRecord] = []
+    assert pursue(made, next_of(), web, records=records).reason is Reason.NO_PDF_LINK
+    assert [record.reason for record in records] == [Reason.WRONG_PAPER]
+    assert not [path for path in tmp_path.rglob("*W7654*") if path.is_file()]
+    named = Web({GUESS: (200, "application/pdf", PDF), "https://doi.org/": page(pdf_meta(GUESS))})
+    outcome = pursue(made, next_of(), named)
+    assert outcome.ok and outcome.meta["flags"] == [Flag.SUSPECT_MISMATCH]
+
+
+@pytest.mark.requirement("RES-2", "HTTP-2")
+def test_a_guess_is_asked_for_once_whatever_the_answer(tmp_path: Path) -> None:
+    made = taught(tmp_path, ("openalex", "doi"), prechecked=("doi",))
+    work = next_of()
+    search = made.pursue(work, made.begin(work), log_to([], work))
+    request = next(search)
+    assert (request.verb, request.url, request.repeatable) == ("GET", GUESS, False)
+    assert search.send(Response(503, GUESS, {})).url != GUESS
 
 
 @pytest.mark.requirement("HTTP-2")

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
 from pathlib import Path
 
 import dagster as dg
@@ -14,22 +14,17 @@ import pytest
 from dagster._core.launcher import WorkerStatus
 from dagster_celery.tags import DAGSTER_CELERY_TASK_ID_TAG
 
+from docstokg_assets import run_workers
 from docstokg_assets.run_workers import WatchedCeleryRunLauncher
 from docstokg_assets_tests.servers import Valkey
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 
 
-@pytest.fixture
-def valkey() -> Iterator[Valkey]:
-    server = Valkey()
-    server.start()
-    yield server
-    server.stop()
-
-
 @pytest.mark.requirement("ORC-6")
-def test_a_run_whose_worker_was_killed_is_told_from_one_that_works(valkey: Valkey) -> None:
+def test_a_run_whose_worker_was_killed_is_told_from_one_that_works(
+    valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker, backend = f"redis://127.0.0.1:{valkey.port}/0", f"redis://127.0.0.1:{valkey.port}/1"
     launcher = WatchedCeleryRunLauncher(default_queue="dagster", broker=broker, backend=backend)
     worker = subprocess.Popen(
@@ -53,6 +48,11 @@ def test_a_run_whose_worker_was_killed_is_told_from_one_that_works(valkey: Valke
         run = dg.DagsterRun("a job", tags={DAGSTER_CELERY_TASK_ID_TAG: "a task"})
         launcher.celery.backend.store_result("a task", {"pid": worker.pid, "hostname": "w@here"}, "STARTED")
         assert launcher.check_run_worker_health(run).status is WorkerStatus.RUNNING
+        with monkeypatch.context() as impatient:
+            impatient.setattr(run_workers, "_ANSWERS_WITHIN_S", 2.0)
+            os.kill(worker.pid, signal.SIGSTOP)
+            threading.Timer(3.0, os.kill, (worker.pid, signal.SIGCONT)).start()
+            assert launcher.check_run_worker_health(run).status is WorkerStatus.RUNNING, "one that stalls is not gone"
     finally:
         os.killpg(worker.pid, signal.SIGKILL)
         worker.wait(10)

@@ -26,11 +26,7 @@ NIGHT = dt.datetime(2025, 1, 20, 4, 0, tzinfo=dt.UTC)
 SPENT = {"error": "Rate limit exceeded", "message": "Insufficient budget. Resets at midnight UTC.", "retryAfter": 3600}
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    box = Sandbox.start(tmp_path_factory.mktemp("box"), works_per_year=60, years=(2023, 2024), enforce_limits=False)
-    with box:
-        yield box
+SANDBOX: dict[str, Any] = {"works_per_year": 60, "years": (2023, 2024), "enforce_limits": False}
 
 
 @pytest.fixture

@@ -67,12 +67,6 @@ def ids_of(works: Iterator[Work]) -> list[str]:
     return [work.work_id for work in works]
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with Catalog.open(tmp_path / "catalog.sqlite3") as opened:
-        yield opened
-
-
 def resolvers(*names: str) -> tuple[Resolver, ...]:
     return build_resolvers(names, {name: cls.Settings() for name, cls in load_resolvers().items()})
 

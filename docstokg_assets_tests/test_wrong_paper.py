@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -186,11 +185,7 @@ MIX = {
 }
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(folder, works_per_year=40, years=(2024, 2024), mix=MIX, enforce_limits=False) as running:
-        yield running
+SANDBOX: dict[str, Any] = {"works_per_year": 40, "years": (2024, 2024), "mix": MIX, "enforce_limits": False}
 
 
 def pulled(config: Any) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def _dagster(*arguments: str) -> list[str]:
 
 def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> int:
     from docstokg_assets.cli.progress import Display, State, say
-    from docstokg_assets.cli.run_commands import ENDING
+    from docstokg_assets.cli.running import ENDING
     from resources.catalog.catalog import Catalog
 
     console.print(
@@ -207,7 +207,7 @@ def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_
 
     from docstokg_assets.cli.progress import plural, say
     from docstokg_assets.cli.report_commands import show_report
-    from docstokg_assets.cli.run_commands import tell_what_is_left
+    from docstokg_assets.cli.running import tell_what_is_left
     from docstokg_assets.telemetry import report as reports
     from docstokg_assets.telemetry.metrics import Scope
     from resources.lake.files import LakeFolder

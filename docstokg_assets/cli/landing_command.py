@@ -16,7 +16,7 @@ import typer
 
 from docstokg_assets.cli.ending import DONE, SOMETHING_LEFT, fail
 from docstokg_assets.cli.options import ConfigOption, NoRobotsOption, load_for_cli, overrides_from
-from docstokg_assets.cli.run_commands import told_plainly, working_root
+from docstokg_assets.cli.running import told_plainly, working_root
 
 if TYPE_CHECKING:
     from resources.http.messages import Request, Response

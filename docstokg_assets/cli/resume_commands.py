@@ -15,7 +15,7 @@ import typer
 from docstokg_assets.cli.ending import DONE, INTERRUPTED, SOMETHING_LEFT, fail
 from docstokg_assets.cli.options import ConfigOption, OutOption, WorkersOption, load_for_cli, overrides_from
 from docstokg_assets.cli.report_commands import check_known, check_there, place
-from docstokg_assets.cli.run_commands import (
+from docstokg_assets.cli.running import (
     HOW_IT_ENDED,
     Signals,
     export_and_report,

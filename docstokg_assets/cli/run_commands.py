@@ -6,24 +6,17 @@ Reads what the person gave, watches over the run, and says how it ended. The wor
 
 from __future__ import annotations
 
-import errno
-import logging
 import os
-import signal
-import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from docstokg_assets.cli.ending import DONE, INTERRUPTED, NO_ROOM, SOMETHING_LEFT, fail
+from docstokg_assets.cli.ending import DONE, INTERRUPTED, SOMETHING_LEFT, fail
 from docstokg_assets.cli.options import (
     AcceptOption,
     ChunkSizeOption,
@@ -40,6 +33,17 @@ from docstokg_assets.cli.options import (
     overrides_from,
 )
 from docstokg_assets.cli.report_commands import QueryFormat, print_answer
+from docstokg_assets.cli.running import (
+    HOW_IT_ENDED,
+    Signals,
+    export_and_report,
+    logged,
+    tell,
+    tell_what_is_left,
+    terminal,
+    told_plainly,
+    working_root,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,15 +56,11 @@ if TYPE_CHECKING:
     from docstokg_assets.sources import Collected
     from docstokg_assets.works import Work
     from resources.catalog.catalog import Catalog
-    from resources.catalog.queue import Years
     from resources.http.errors import HttpError
 
 app = typer.Typer()
 
 _SHOWN, _FIRST = 20, 10
-_SUMMARY = ("How works ended", "Waiting", "Where everything is")  # of the tables in summary.md
-ENDING = "Ending: what is under way gets a few seconds; the same signal again ends at once."
-HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
 
 
 def pull(
@@ -150,26 +150,6 @@ def pull(
     raise typer.Exit(code)
 
 
-@contextmanager
-def told_plainly(config: ContentDownloadConfig) -> Iterator[None]:
-    """What keeps a run from its catalog, store or limiter ends the command with a message that says it."""
-    from resources.artifacts.store import StoreError, StoreFull
-    from resources.catalog.database import CatalogError, CatalogFull
-    from resources.rate_limit.stores import LimiterUnavailable
-
-    try:
-        yield
-    except (CatalogFull, StoreFull) as error:
-        fail(str(error), NO_ROOM)
-    except (CatalogError, StoreError, LimiterUnavailable) as error:
-        fail(str(error))
-    except OSError as error:
-        where = error.filename or config.data_root
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            fail(f"{where}: {error.strerror}. Free some space, then run the same command again.", NO_ROOM)
-        fail(f"{where}: {error.strerror}. Check the folder and its disk, then run the same command again.")
-
-
 def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
     """What to look at first when the very first request fails."""
     from resources.http.errors import TlsFailed
@@ -233,7 +213,7 @@ class Source:
         else:
             source.identifiers, source.set_aside = read_ids(lines)
         if not source.of_urls and not source.identifiers:
-            _tell_set_aside(_console(), source.set_aside)
+            _tell_set_aside(terminal(), source.set_aside)
             what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
             fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one a line")
         return source
@@ -270,19 +250,6 @@ def _read_lines(name: str) -> list[str]:
         fail(f"{name!r} cannot be read: {error}. Give a file with one entry a line, or - for standard input.")
 
 
-@contextmanager
-def working_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple[ContentDownloadConfig, Path | None]]:
-    """A dry run works in a folder that disappears with it, but under the limits of the real one."""
-    if not dry_run:
-        yield config, None
-        return
-    shared = config.data_root / "limits.sqlite3"
-    with tempfile.TemporaryDirectory(prefix="content-dry-run-") as folder:
-        places = {"data_root": Path(folder), "storage": type(config.storage)()}
-        places["artifacts"] = config.artifacts.model_copy(update={"root": None, "store": "fs"})
-        yield config.model_copy(update=places), shared if any(config.data_root.glob("limits.*")) else None
-
-
 def _run(
     services: Services,
     source: Source,
@@ -294,7 +261,7 @@ def _run(
     from docstokg_assets.cli.progress import RunDisplay, plural
     from docstokg_assets.orchestrator import DownloadRun
 
-    console = _console()
+    console = terminal()
     signals = Signals(console)
     scope = {source.kind: source.value}
     run_id, collected = _begin_or_go_on(services.catalog, scope)
@@ -309,7 +276,7 @@ def _run(
             before = services.catalog.queue_counts(run_id=run.run_id)
             due = before.total - before.done - before.retry
             if dry_run is None:
-                _say(
+                tell(
                     console,
                     f"run {run.run_id}: {due:,} of {plural(before.total, 'work')} to do, in {run.folder.parent}",
                 )
@@ -322,9 +289,9 @@ def _run(
             export_and_report(services, run, shown=result.finished > 0)
     _tell_set_aside(console, collected.set_aside)
     for message in trouble:
-        _say(console, f"the source of works stopped early: {message}")
+        tell(console, f"the source of works stopped early: {message}")
     if signals.stop.is_set():
-        _say(console, "Interrupted; nothing is lost. Run the same command again to go on.")
+        tell(console, "Interrupted; nothing is lost. Run the same command again to go on.")
         return INTERRUPTED
     left = dry_run is None and tell_what_is_left(
         console, services.catalog, before.done, result.finished, run_id=run.run_id
@@ -368,7 +335,7 @@ def _as_they_come(
                 told = True
                 most = run.config.openalex.max_works
                 taken = f"; {most:,} of them are taken" if most is not None and most < collected.announced else ""
-                _say(display.console, f"The source announces {plural(collected.announced, 'work')}{taken}.")
+                tell(display.console, f"The source announces {plural(collected.announced, 'work')}{taken}.")
             display.found(collected.works, collected.announced)
             yield work
     except Interrupted:
@@ -379,108 +346,11 @@ def _as_they_come(
         trouble.append(str(error))
 
 
-class Signals:
-    """The first SIGINT or SIGTERM ends the run in order, the second at once; SIGHUP reloads the configuration."""
-
-    def __init__(self, console: Console) -> None:
-        self.stop = threading.Event()
-        self.reload: Callable[[], None] = lambda: None
-        self._console = console
-        self._cut = False
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        handlers = {signal.SIGINT: self._end, signal.SIGTERM: self._end, signal.SIGHUP: lambda *_: self.reload()}
-        previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-    @contextmanager
-    def cut_short(self) -> Iterator[None]:
-        """What blocks this thread inside is not waited for: the signal raises Interrupted in the middle of it."""
-        self._cut = True
-        try:
-            yield
-        finally:
-            self._cut = False
-
-    def _end(self, number: int, frame: object) -> None:
-        from resources.http.errors import Interrupted
-
-        if self.stop.is_set():
-            if self._console.is_terminal:
-                os.write(2, b"\x1b[?25h\n")  # the bar has hidden the cursor
-            os._exit(INTERRUPTED)
-        self.stop.set()
-        _say(self._console, ENDING)
-        if self._cut:
-            raise Interrupted("the run is being ended")
-
-
-class _RunLog(logging.FileHandler):
-    def handleError(self, record: logging.LogRecord) -> None:
-        """A line that finds no room on the disk is lost; its failure would hide what it is about."""
-
-
-@contextmanager
-def logged(console: Console, file: Path | None) -> Iterator[None]:
-    """What is logged is told in one line, and kept with its stack trace in a file, which appears with its first line."""
-    from docstokg_assets.cli.progress import Notices
-
-    handlers: list[logging.Handler] = [Notices(console)]
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        kept = _RunLog(file, delay=True, encoding="utf-8")
-        kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        handlers.append(kept)
-    ours = [logging.getLogger(name) for name in ("docstokg_assets", "resources")]
-    levels = [logger.level for logger in ours]
-    for logger in ours:
-        logger.setLevel(logging.INFO)
-        for handler in handlers:
-            logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        for logger, level in zip(ours, levels, strict=True):
-            logger.setLevel(level)
-            for handler in handlers:
-                logger.removeHandler(handler)
-        for handler in handlers:
-            handler.close()
-
-
 def _keep_aside(catalog: Catalog, run: DownloadRun, source: Source, collected: Collected) -> None:
     from resources.catalog.rows import SetAside as Row
 
     rows = [Row(run.run_id, source.value, f"{a.where}: {a.text}".rstrip(": "), a.reason) for a in collected.set_aside]
     catalog.add_set_aside(rows)
-
-
-def export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> None:
-    """The lake and summary.md. Both can be made again from the catalog, so a run never fails for want of them."""
-    from rich.console import Console
-
-    from docstokg_assets.orchestrator import export_lake
-    from docstokg_assets.telemetry import report as reports
-    from docstokg_assets.telemetry.metrics import Scope
-
-    root = services.config.data_root
-    try:
-        export_lake(services)
-        scope, now = Scope(None, run.run_id), datetime.now(UTC)
-        built = reports.build_report(
-            services.lake.files, root, scope, services.catalog, now, services.config.artifact_root
-        )
-        (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
-    except Exception:
-        logging.getLogger(__name__).warning("the report could not be made", exc_info=True)
-        return
-    if shown:
-        Console().print(reports.to_terminal(built, only=_SUMMARY))
 
 
 def _show_dry_run(services: Services, run: DownloadRun, format: QueryFormat) -> None:
@@ -499,7 +369,7 @@ def _show_dry_run(services: Services, run: DownloadRun, format: QueryFormat) -> 
         print_answer(Answer(columns, tuple(rows), False), format, "")
     works, urls = len({row[0] for row in rows}), sum(row[4] is not None for row in rows)
     what = f"{plural(works, 'work')}, {plural(urls, 'URL')} that would be tried"
-    _say(_console(), f"{what}; nothing was fetched, nothing was written.")
+    tell(terminal(), f"{what}; nothing was fetched, nothing was written.")
 
 
 def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple[str | None, ...]]) -> None:
@@ -511,12 +381,12 @@ def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple
 
     console = Console()
     for work in works[:_FIRST]:
-        _say(console, f"{work[0]}  {work[1] or ''}".rstrip())
+        tell(console, f"{work[0]}  {work[1] or ''}".rstrip())
         tried = [f"    {resolver:<10} {url}" for *of, resolver, _, url in candidates if tuple(of) == work]
         for line in tried or ["    no copy is known"]:
             say(console, line, verbatim=True)
     if len(works) > _FIRST:
-        _say(console, f"… and {plural(len(works) - _FIRST, 'work')} more; --format csv or json shows all")
+        tell(console, f"… and {plural(len(works) - _FIRST, 'work')} more; --format csv or json shows all")
     resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)
     rows = tuple((*who, count) for who, count in resolvers.most_common())
     print_answer(Answer(("resolver", "tier", "URLs"), rows, False), QueryFormat.TABLE, "")
@@ -527,44 +397,6 @@ def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple
 
 def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:
     for aside in set_aside[:_SHOWN]:
-        _say(console, f"set aside: {aside.where}: {aside.reason}: {aside.text!r}")
+        tell(console, f"set aside: {aside.where}: {aside.reason}: {aside.text!r}")
     if len(set_aside) > _SHOWN:
-        _say(console, f"… and {len(set_aside) - _SHOWN:,} more")
-
-
-def tell_what_is_left(
-    console: Console,
-    catalog: Catalog,
-    done_before: int,
-    finished: int,
-    *,
-    run_id: str | None,
-    year: Years | None = None,
-) -> int:
-    """How many works are not done; says when to come back for them, and what was there already."""
-    from docstokg_assets.cli.progress import plural
-
-    counts = catalog.queue_counts(year, run_id)
-    left = counts.total - counts.done
-    if not counts.total:
-        _say(console, "There are no such works.")
-    elif done_before:
-        also = "" if finished else "; nothing was downloaded again"
-        _say(console, f"{plural(done_before, 'work')} of {counts.total:,} had been finished before{also}.")
-    if left:
-        due = catalog.next_due(year, run_id) if counts.queued_due == 0 else None
-        when = f" from {datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M} UTC on" if due is not None else ""
-        _say(console, f"{plural(left, 'work')} left for later; run the same command again{when}.")
-    return left
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True)
-
-
-def _say(console: Console, message: str) -> None:
-    from docstokg_assets.cli.progress import say
-
-    say(console, message)
+        tell(console, f"… and {len(set_aside) - _SHOWN:,} more")

@@ -1,6 +1,5 @@
-"""What resolvers that ask an API have in common: the shape of a request, and what an answer without success means.
-
-What stands in a good answer is each resolver's own business; retries and pauses are the driver's.
+"""What resolvers that ask an API have in common: the shape of a request, what an answer without success means, and the two ways
+that most of them go. What stands in a good answer is each resolver's own business; retries and pauses are the driver's.
 """
 
 from __future__ import annotations
@@ -8,14 +7,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
 from docstokg_assets.identifiers import normalize_doi
-from docstokg_assets.loose_json import text
+from docstokg_assets.loose_json import mapping, text
 from docstokg_assets.plans import Candidate, Target, Tier
-from docstokg_assets.resolvers.registry import Resolver, ResolverResult
+from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
 from docstokg_assets.works import Work
 from resources.http.messages import Joint, Request, Response, Role
@@ -30,13 +29,19 @@ def api_request(url: str, **more: Any) -> Request:
     return Request(url, Role.METADATA, obey_robots=False, **more)
 
 
-def joint_request(item: str, most: int, build: Callable[[Sequence[str]], Request]) -> Request:
-    """A request that may be made for others too that wait for the same. The answer's `items` tell whose is whose."""
-    return replace(build([item]), joint=Joint(item, most, build))
+def joint_request(item: str, most: int, build: Callable[[Sequence[str]], Request], **more: Any) -> Request:
+    """A request that may be made for others too that wait for the same. The answer's `items` tell whose is whose. `more` are
+    further fields of the Joint."""
+    return replace(build([item]), joint=Joint(item, most, build, **more))
 
 
 def nothing(note: str = "") -> ResolverResult:
     return ResolverResult(reason=Reason.NO_CANDIDATE, note=note)
+
+
+def named(candidates: Iterable[Candidate], note: str = "") -> ResolverResult:
+    found = tuple(candidates)
+    return ResolverResult(found) if found else nothing(note)
 
 
 def failure(response: Response) -> ResolverResult | None:
@@ -111,6 +116,80 @@ def number_in(work: Work, doi: re.Pattern[str], page: re.Pattern[str]) -> str | 
         return match[1]
     urls = (url for location in work.locations for url in (location.landing_url, location.pdf_url) if url)
     return next((match[1] for url in urls if (match := page.fullmatch(url))), None)
+
+
+class IndexResolver(Resolver):
+    """One that knows, by DOI, what others hold. Asked when known copies failed."""
+
+    tier = Tier.DIRECT_OA
+    head_precheck = False
+
+    def applies(self, work: Work) -> bool:
+        return indexed_doi(work) is not None
+
+    def ask_tier(self, work: Work) -> Tier:
+        return Tier.LANDING_SCRAPE
+
+    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
+        doi = work.doi or ""
+        response = yield self.question(doi, context)
+        if failed := failure(response):
+            return failed
+        records = self.records(mapping(json_of(response)))
+        if not isinstance(records, list):
+            return self.without_records(response)
+        own = [record for record in map(mapping, records) if any(names_doi(said, doi) for said in self.dois(record))]
+        return named(copy for record in own for copy in self.copies(record))
+
+    def question(self, doi: str, context: ResolverContext) -> Request:
+        raise NotImplementedError
+
+    def records(self, said: Mapping[str, Any]) -> Any:
+        """The list of records in a good answer."""
+        return said.get("results")
+
+    def without_records(self, response: Response) -> ResolverResult:
+        return bad_answer(f"the answer of {self.api_host} has no records")
+
+    def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
+        """The DOIs that a record is of; it counts when ours is among them."""
+        raise NotImplementedError
+
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
+        raise NotImplementedError
+
+
+class DepositResolver(Resolver):
+    """A repository that keeps a work under a number of its own, which the work's DOI or one of its pages tells."""
+
+    tier = Tier.DIRECT_OA
+    robots = False  # the API gives these links to programs
+    head_precheck = False  # the record says what its files are
+    doi: ClassVar[re.Pattern[str]]
+    page: ClassVar[re.Pattern[str]]
+    record_url: ClassVar[str]  # {}: the number
+    needed: ClassVar[str]  # what every record has
+
+    def applies(self, work: Work) -> bool:
+        return number_in(work, self.doi, self.page) is not None
+
+    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
+        number = number_in(work, self.doi, self.page)
+        if number is None:
+            return nothing()
+        response = yield api_request(self.record_url.format(number.lower()))
+        if failed := failure(response):
+            return failed
+        record = self.record(mapping(json_of(response)))
+        if self.needed not in record:
+            return bad_answer(f"the answer of {self.api_host} has no {self.needed}")
+        return named(self.copies(record))
+
+    def record(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        return said
+
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
+        raise NotImplementedError
 
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Tier
-from docstokg_assets.resolvers.answers import (
-    answer,
-    api_request,
-    bad_answer,
-    copies_at,
-    failure,
-    indexed_doi,
-    json_of,
-    license_name,
-    names_doi,
-    nothing,
-    phrase,
-)
-from docstokg_assets.resolvers.registry import (
-    Example,
-    KeyedSettings,
-    Resolution,
-    Resolver,
-    ResolverContext,
-    ResolverResult,
-    register,
-)
+from docstokg_assets.plans import Candidate
+from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, copies_at, license_name, phrase
+from docstokg_assets.resolvers.registry import Example, KeyedSettings, ResolverContext, ResolverResult, register
 from docstokg_assets.works import Work
-from resources.http.messages import Response
+from resources.http.messages import Request, Response
 from resources.records import Reason
 
 _OPEN = 1
@@ -55,12 +35,10 @@ def _found(*documents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @register("base")
-class BaseSearchResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class BaseSearchResolver(IndexResolver):
     default_rank = 66
     api_host = "api.base-search.net"
     needs_key = True
-    head_precheck = False
     Settings = KeyedSettings
     EXAMPLES = (
         Example(
@@ -80,40 +58,27 @@ class BaseSearchResolver(Resolver):
         Example(Work("W2")),
     )
 
-    def applies(self, work: Work) -> bool:
-        return indexed_doi(work) is not None
-
-    def ask_tier(self, work: Work) -> Tier:
-        return Tier.LANDING_SCRAPE
-
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        doi, key = work.doi or "", context.api_keys.get(self.name)
+    def question(self, doi: str, context: ResolverContext) -> Request:
         asked = {"func": "PerformSearch", "query": f"dcdoi:{phrase(doi)}", "format": "json", "hits": 5}
         url = f"https://api.base-search.net/cgi-bin/BaseHttpSearchInterface.fcgi?{urlencode(asked)}"
-        response = yield api_request(url, secret_params={"apikey": key} if key else {})
-        if failed := failure(response):
-            return failed
-        documents = mapping(mapping(json_of(response)).get("response")).get("docs")
-        if not isinstance(documents, list):
-            return _denied(response) or bad_answer("BASE's answer has no documents")
-        own = [document for document in map(mapping, documents) if _names(document, doi)]
-        candidates = tuple(c for document in own for c in self._candidates(document))
-        return ResolverResult(candidates) if candidates else nothing()
+        key = context.api_keys.get(self.name)
+        return api_request(url, secret_params={"apikey": key} if key else {})
 
-    def _candidates(self, document: Mapping[str, Any]) -> Iterator[Candidate]:
+    def records(self, said: Mapping[str, Any]) -> Any:
+        return mapping(said.get("response")).get("docs")
+
+    def without_records(self, response: Response) -> ResolverResult:
+        """A refusal comes as plain text, and with status 200."""
+        if b"Access denied" not in response.body[:1000]:
+            return super().without_records(response)
+        return ResolverResult(reason=Reason.HTTP_4XX, note="access denied, as for a key that is missing or wrong")
+
+    def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
+        named = record.get("dcdoi")
+        return named if isinstance(named, list) else [named]
+
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
         """What an open document is called by; its page is mostly among that."""
-        if document.get("dcoa") == _OPEN:
-            license_ = license_name(document.get("dcrightsnorm"))
-            yield from copies_at(self, items(document.get("dcidentifier")), license=license_)
-
-
-def _denied(response: Response) -> ResolverResult | None:
-    """A refusal comes as plain text, and with status 200."""
-    if b"Access denied" not in response.body[:1000]:
-        return None
-    return ResolverResult(reason=Reason.HTTP_4XX, note="access denied, as for a key that is missing or wrong")
-
-
-def _names(document: Mapping[str, Any], doi: str) -> bool:
-    named = document.get("dcdoi")
-    return any(names_doi(value, doi) for value in (named if isinstance(named, list) else [named]))
+        if record.get("dcoa") == _OPEN:
+            license_ = license_name(record.get("dcrightsnorm"))
+            yield from copies_at(self, items(record.get("dcidentifier")), license=license_)

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Tier
-from docstokg_assets.resolvers.answers import (
-    answer,
-    api_request,
-    bad_answer,
-    copies_at,
-    failure,
-    indexed_doi,
-    joint_request,
-    json_of,
-    names_doi,
-    nothing,
-    phrase,
-)
-from docstokg_assets.resolvers.registry import (
-    Example,
-    KeyedSettings,
-    Resolution,
-    Resolver,
-    ResolverContext,
-    ResolverResult,
-    register,
-)
+from docstokg_assets.loose_json import items
+from docstokg_assets.plans import Candidate
+from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, copies_at, joint_request, phrase
+from docstokg_assets.resolvers.registry import Example, KeyedSettings, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url
 from docstokg_assets.works import Work
 from resources.http.messages import Request
@@ -57,12 +37,10 @@ _ORDINARY = {
 
 
 @register("core")
-class CoreResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class CoreResolver(IndexResolver):
     default_rank = 62
     api_host = "api.core.ac.uk"
     needs_key = True
-    head_precheck = False
     Settings = KeyedSettings
     EXAMPLES = (
         Example(
@@ -83,29 +61,17 @@ class CoreResolver(Resolver):
         Example(Work("W2")),
     )
 
-    def applies(self, work: Work) -> bool:
-        return indexed_doi(work) is not None
+    def question(self, doi: str, context: ResolverContext) -> Request:
+        return joint_request(doi, _MOST, _Search(context.api_keys.get(self.name, "")))
 
-    def ask_tier(self, work: Work) -> Tier:
-        return Tier.LANDING_SCRAPE
+    def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
+        return [record.get("doi")]
 
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        doi = work.doi or ""
-        response = yield joint_request(doi, _MOST, _Search(context.api_keys.get(self.name, "")))
-        if failed := failure(response):
-            return failed
-        results = mapping(json_of(response)).get("results")
-        if not isinstance(results, list):
-            return bad_answer("CORE's answer has no results")
-        works = [result for result in map(mapping, results) if names_doi(result.get("doi"), doi)]
-        candidates = tuple(c for result in works for c in self._candidates(result))
-        return ResolverResult(candidates) if candidates else nothing()
-
-    def _candidates(self, result: Mapping[str, Any]) -> Iterator[Candidate]:
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
         """CORE's own copy, then the repository's."""
-        if url := file_url(result.get("downloadUrl")):
+        if url := file_url(record.get("downloadUrl")):
             yield Candidate(url, self.name, self.tier, rank=self.rank)
-        yield from copies_at(self, items(result.get("sourceFulltextUrls")))
+        yield from copies_at(self, items(record.get("sourceFulltextUrls")))
 
 
 @dataclass(frozen=True, slots=True)

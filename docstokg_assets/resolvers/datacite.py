@@ -8,8 +8,17 @@ from urllib.parse import quote
 
 from docstokg_assets.loose_json import items, mapping
 from docstokg_assets.plans import Candidate, Target, Tier
-from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, license_name, nothing
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
+from docstokg_assets.resolvers.answers import (
+    answer,
+    api_request,
+    bad_answer,
+    failure,
+    json_of,
+    license_name,
+    named,
+    nothing,
+)
+from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, register
 from docstokg_assets.resolvers.routes import doi_url, file_url, looks_like_pdf, page_url
 from docstokg_assets.works import Work
 from resources.records import Reason
@@ -67,8 +76,7 @@ class DataciteResolver(Resolver):
         attributes = mapping(mapping(json_of(response)).get("data")).get("attributes")
         if not isinstance(attributes, dict):
             return bad_answer("DataCite's answer has no attributes")
-        candidates = tuple(self._candidates(attributes, work.doi))
-        return ResolverResult(candidates) if candidates else nothing()
+        return named(self._candidates(attributes, work.doi))
 
     def _candidates(self, attributes: Mapping[str, Any], doi: str) -> Iterator[Candidate]:
         rights = [mapping(item) for item in items(attributes.get("rightsList"))]

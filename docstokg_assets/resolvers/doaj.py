@@ -5,26 +5,17 @@ Asked only about articles of which OpenAlex does not know the journal's own file
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from docstokg_assets.loose_json import items, mapping
 from docstokg_assets.plans import Candidate, Target, Tier
-from docstokg_assets.resolvers.answers import (
-    answer,
-    api_request,
-    bad_answer,
-    failure,
-    indexed_doi,
-    json_of,
-    names_doi,
-    nothing,
-    phrase,
-)
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
+from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, indexed_doi, phrase
+from docstokg_assets.resolvers.registry import Example, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
 from docstokg_assets.works import Location, Work
+from resources.http.messages import Request
 from resources.records import Reason
 
 _LISTED = frozenset({None, "gold", "diamond"})  # open-access status of what can be in the directory
@@ -39,11 +30,9 @@ def _article(*links: Mapping[str, str], doi: str = "10.5555/PeerJ.99001") -> dic
 
 
 @register("doaj")
-class DoajResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class DoajResolver(IndexResolver):
     default_rank = 45
     api_host = "doaj.org"
-    head_precheck = False
     EXAMPLES = (
         Example(
             _WORK,
@@ -82,28 +71,21 @@ class DoajResolver(Resolver):
         named = any(place.is_oa and place.pdf_url and place.source_type == "journal" for place in work.locations)
         return indexed_doi(work) is not None and work.oa_status in _LISTED and not named
 
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        doi = work.doi or ""
-        query = quote(f"bibjson.identifier.id:{phrase(doi)}", safe="")
-        response = yield api_request(f"https://doaj.org/api/v4/search/articles/{query}?pageSize=5")
-        if failed := failure(response):
-            return failed
-        results = mapping(json_of(response)).get("results")
-        if not isinstance(results, list):
-            return bad_answer("DOAJ's answer has no results")
-        articles = [mapping(mapping(raw).get("bibjson")) for raw in results]
-        candidates = tuple(c for article in articles if _names(article, doi) for c in self._candidates(article))
-        return ResolverResult(candidates) if candidates else nothing()
+    def ask_tier(self, work: Work) -> Tier:
+        return self.tier
 
-    def _candidates(self, article: Mapping[str, Any]) -> Iterator[Candidate]:
-        for link in map(mapping, items(article.get("link"))):
+    def question(self, doi: str, context: ResolverContext) -> Request:
+        query = quote(f"bibjson.identifier.id:{phrase(doi)}", safe="")
+        return api_request(f"https://doaj.org/api/v4/search/articles/{query}?pageSize=5")
+
+    def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
+        return [mapping(i).get("id") for i in items(mapping(record.get("bibjson")).get("identifier"))]
+
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
+        for link in map(mapping, items(mapping(record.get("bibjson")).get("link"))):
             target = _TARGETS.get(str(link.get("content_type")).lower())
             url = file_url(link.get("url"), target or Target.PDF)
             if url and target is None and looks_like_pdf(url):
                 target = Target.PDF
             if url and target and link.get("type") == "fulltext":
                 yield Candidate(url, self.name, self.tier, target, self.rank, version="publishedVersion")
-
-
-def _names(article: Mapping[str, Any], doi: str) -> bool:
-    return any(names_doi(mapping(i).get("id"), doi) for i in items(article.get("identifier")))

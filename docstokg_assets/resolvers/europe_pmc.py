@@ -17,11 +17,11 @@ from docstokg_assets.resolvers.answers import (
     joint_request,
     json_of,
     license_name,
+    named,
     names_doi,
-    nothing,
     phrase,
 )
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
+from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url
 from docstokg_assets.works import Work
 from resources.http.messages import Request
@@ -95,8 +95,7 @@ class EuropePmcResolver(Resolver):
         if "resultList" not in record:
             return bad_answer(f"Europe PMC did not answer with results: {record.get('errMsg')}")
         results = [mapping(raw) for raw in items(mapping(record["resultList"]).get("result"))]
-        candidates = tuple(c for result in results if _is(result, work) for c in self._candidates(result))
-        return ResolverResult(candidates) if candidates else nothing()
+        return named(c for result in results if _is(result, work) for c in self._candidates(result))
 
     def _candidates(self, result: Mapping[str, Any]) -> Iterator[Candidate]:
         version, license_ = _version(result), license_name(result.get("license"))

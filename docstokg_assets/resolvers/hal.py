@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Tier
-from docstokg_assets.resolvers.answers import (
-    answer,
-    api_request,
-    bad_answer,
-    failure,
-    indexed_doi,
-    joint_request,
-    json_of,
-    license_name,
-    names_doi,
-    nothing,
-    phrase,
-)
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
+from docstokg_assets.plans import Candidate
+from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, joint_request, license_name, phrase
+from docstokg_assets.resolvers.registry import Example, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
 from docstokg_assets.works import Work
 from resources.http.messages import Request
@@ -48,11 +36,9 @@ def _found(*deposits: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @register("hal")
-class HalResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class HalResolver(IndexResolver):
     default_rank = 60
     api_host = "api.archives-ouvertes.fr"
-    head_precheck = False
     EXAMPLES = (
         Example(_WORK, [answer(_found(_DEPOSIT))], ["https://hal.science/hal-04999999v1/document"]),
         Example(
@@ -69,31 +55,22 @@ class HalResolver(Resolver):
         Example(Work("W2")),
     )
 
-    def applies(self, work: Work) -> bool:
-        return indexed_doi(work) is not None
+    def question(self, doi: str, context: ResolverContext) -> Request:
+        return joint_request(doi, _MOST, _search)
 
-    def ask_tier(self, work: Work) -> Tier:
-        return Tier.LANDING_SCRAPE
+    def records(self, said: Mapping[str, Any]) -> Any:
+        return mapping(said.get("response")).get("docs")
 
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        doi = work.doi or ""
-        response = yield joint_request(doi, _MOST, _search)
-        if failed := failure(response):
-            return failed
-        deposits = mapping(mapping(json_of(response)).get("response")).get("docs")
-        if not isinstance(deposits, list):
-            return bad_answer("HAL's answer has no documents")
-        own = [deposit for deposit in map(mapping, deposits) if names_doi(deposit.get("doiId_s"), doi)]
-        candidates = tuple(c for deposit in own for c in self._candidates(deposit))
-        return ResolverResult(candidates) if candidates else nothing()
+    def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
+        return [record.get("doiId_s")]
 
-    def _candidates(self, deposit: Mapping[str, Any]) -> Iterator[Candidate]:
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
         """The main file, or the first PDF where none is called so; a deposit may be without files, or under an embargo."""
-        if deposit.get("openAccess_bool") is not True:
+        if record.get("openAccess_bool") is not True:
             return
-        files = [url for url in map(file_url, items(deposit.get("files_s"))) if url and looks_like_pdf(url)]
-        if url := file_url(deposit.get("fileMain_s")) or next(iter(files), None):
-            license_ = license_name(deposit.get("licence_s"))
+        files = [url for url in map(file_url, items(record.get("files_s"))) if url and looks_like_pdf(url)]
+        if url := file_url(record.get("fileMain_s")) or next(iter(files), None):
+            license_ = license_name(record.get("licence_s"))
             yield Candidate(url, self.name, self.tier, rank=self.rank, license=license_)
 
 

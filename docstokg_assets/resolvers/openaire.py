@@ -5,34 +5,16 @@ Without a token it answers 60 requests an hour, for which a run would wait for d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Tier
-from docstokg_assets.resolvers.answers import (
-    answer,
-    api_request,
-    bad_answer,
-    copies_at,
-    failure,
-    indexed_doi,
-    json_of,
-    license_name,
-    names_doi,
-    nothing,
-)
-from docstokg_assets.resolvers.registry import (
-    Example,
-    KeyedSettings,
-    Resolution,
-    Resolver,
-    ResolverContext,
-    ResolverResult,
-    register,
-)
+from docstokg_assets.plans import Candidate
+from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, copies_at, license_name
+from docstokg_assets.resolvers.registry import Example, KeyedSettings, ResolverContext, register
 from docstokg_assets.works import Work
+from resources.http.messages import Request
 from resources.records import Reason
 
 _VERSIONS = {"Preprint": "submittedVersion"}
@@ -52,12 +34,10 @@ def _instance(url: str, access: str = "OPEN", license_: str | None = None) -> di
 
 
 @register("openaire")
-class OpenAireResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class OpenAireResolver(IndexResolver):
     default_rank = 64
     api_host = "api.openaire.eu"
     needs_key = True
-    head_precheck = False
     Settings = KeyedSettings
     EXAMPLES = (
         Example(
@@ -87,31 +67,16 @@ class OpenAireResolver(Resolver):
         Example(Work("W2")),
     )
 
-    def applies(self, work: Work) -> bool:
-        return indexed_doi(work) is not None
-
-    def ask_tier(self, work: Work) -> Tier:
-        return Tier.LANDING_SCRAPE
-
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        doi, token = work.doi or "", context.api_keys.get(self.name)
+    def question(self, doi: str, context: ResolverContext) -> Request:
+        token = context.api_keys.get(self.name)
         url = f"https://api.openaire.eu/graph/v3/research-products?{urlencode({'pid': doi, 'pageSize': 5})}"
-        response = yield api_request(url, secret_headers={"Authorization": f"Bearer {token}"} if token else {})
-        if failed := failure(response):
-            return failed
-        products = mapping(json_of(response)).get("results")
-        if not isinstance(products, list):
-            return bad_answer("OpenAIRE's answer has no results")
-        own = [product for product in map(mapping, products) if _names(product, doi)]
-        found = {c.key: c for product in own for c in self._candidates(product)}
-        return ResolverResult(tuple(found.values())) if found else nothing()
+        return api_request(url, secret_headers={"Authorization": f"Bearer {token}"} if token else {})
 
-    def _candidates(self, product: Mapping[str, Any]) -> Iterator[Candidate]:
-        for instance in map(mapping, items(product.get("instances"))):
+    def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
+        return [mapping(pid).get("value") for pid in items(record.get("pids"))]
+
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
+        for instance in map(mapping, items(record.get("instances"))):
             if mapping(instance.get("accessRight")).get("label") == "OPEN":
                 version, license_ = _VERSIONS.get(str(instance.get("type"))), license_name(instance.get("license"))
                 yield from copies_at(self, items(instance.get("urls")), version=version, license=license_)
-
-
-def _names(product: Mapping[str, Any], doi: str) -> bool:
-    return any(names_doi(mapping(pid).get("value"), doi) for pid in items(product.get("pids")))

@@ -6,17 +6,16 @@ One request: the preprint names its file, and the file's address follows from th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from docstokg_assets.loose_json import mapping, text
-from docstokg_assets.plans import Candidate, Tier
-from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, nothing, number_in
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
+from docstokg_assets.plans import Candidate
+from docstokg_assets.resolvers.answers import DepositResolver, answer
+from docstokg_assets.resolvers.registry import Example, register
 from docstokg_assets.works import Location, Work
 from resources.records import Reason
 
-# Since 2025 a guid carries the version of the preprint, and so does its DOI.
-_DOI = re.compile(r"(?i)10\.[0-9]{4,9}/osf\.io/(\w{5}(?:_v[0-9]+)?)")
-_PAGE = re.compile(r"(?i)https?://osf\.io/(?:preprints/(?:\w+/)?)?(\w{5}(?:_v[0-9]+)?)/?(?:download/?)?")
 _FILE_ID = re.compile(r"[0-9a-f]{24}|[0-9a-z]{5}")
 
 _WORK = Work("W1", doi="10.31234/osf.io/abcd5_v2")
@@ -29,12 +28,14 @@ _THROTTLED = {"errors": [{"detail": "Request was throttled. Expected available i
 
 
 @register("osf")
-class OsfResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class OsfResolver(DepositResolver):
     default_rank = 26
     api_host = "api.osf.io"
-    robots = False  # the API gives these links to programs
-    head_precheck = False
+    # since 2025 a guid carries the version of the preprint, and so does its DOI
+    doi = re.compile(r"(?i)10\.[0-9]{4,9}/osf\.io/(\w{5}(?:_v[0-9]+)?)")
+    page = re.compile(r"(?i)https?://osf\.io/(?:preprints/(?:\w+/)?)?(\w{5}(?:_v[0-9]+)?)/?(?:download/?)?")
+    record_url = "https://api.osf.io/v2/preprints/{}/"
+    needed = "relationships"
     EXAMPLES = (
         Example(_WORK, [answer({"data": _DATA})], ["https://osf.io/download/666cadbf65e1de5b1b000000/"]),
         Example(
@@ -54,23 +55,14 @@ class OsfResolver(Resolver):
         Example(Work("W3", doi="10.5555/1")),
     )
 
-    def applies(self, work: Work) -> bool:
-        return number_in(work, _DOI, _PAGE) is not None
+    def record(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        return mapping(said.get("data"))
 
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        guid = number_in(work, _DOI, _PAGE)
-        if guid is None:
-            return nothing()
-        response = yield api_request(f"https://api.osf.io/v2/preprints/{guid.lower()}/")
-        if failed := failure(response):
-            return failed
-        preprint = mapping(mapping(json_of(response)).get("data"))
-        if "relationships" not in preprint:
-            return bad_answer("OSF's answer has no preprint")
-        about = mapping(preprint.get("attributes"))
-        file = mapping(mapping(mapping(preprint["relationships"]).get("primary_file")).get("data"))
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
+        about = mapping(record.get("attributes"))
+        file = mapping(mapping(mapping(record["relationships"]).get("primary_file")).get("data"))
         ident = text(file.get("id"), 40)
-        if about.get("date_withdrawn") or about.get("public") is False or not (ident and _FILE_ID.fullmatch(ident)):
-            return nothing()
-        url = f"https://osf.io/download/{ident}/"
-        return ResolverResult((Candidate(url, self.name, self.tier, rank=self.rank, version="submittedVersion"),))
+        withheld = about.get("date_withdrawn") or about.get("public") is False
+        if ident and _FILE_ID.fullmatch(ident) and not withheld:
+            url = f"https://osf.io/download/{ident}/"
+            yield Candidate(url, self.name, self.tier, rank=self.rank, version="submittedVersion")

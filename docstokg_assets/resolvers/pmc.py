@@ -23,6 +23,7 @@ from docstokg_assets.resolvers.answers import (
     joint_request,
     json_of,
     license_name,
+    named,
     nothing,
 )
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
@@ -171,8 +172,7 @@ class PmcResolver(Resolver):
             if record.get("is_manuscript") is False:
                 break  # the newest version that is the publisher's
         found.sort(key=lambda record: record.get("is_manuscript") is not False)
-        candidates = tuple(self._candidates(found))
-        return ResolverResult(candidates) if candidates else nothing("not in the open-access subset")
+        return named(self._candidates(found), "not in the open-access subset")
 
     def _candidates(self, records: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
         """The files of the best version that has any."""

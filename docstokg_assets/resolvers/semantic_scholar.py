@@ -21,6 +21,7 @@ from docstokg_assets.resolvers.answers import (
     joint_request,
     json_of,
     license_name,
+    named,
     nothing,
 )
 from docstokg_assets.resolvers.registry import (
@@ -29,12 +30,11 @@ from docstokg_assets.resolvers.registry import (
     Resolution,
     Resolver,
     ResolverContext,
-    ResolverResult,
     register,
 )
 from docstokg_assets.resolvers.routes import file_url, is_sanctioned, page_url
 from docstokg_assets.works import Work
-from resources.http.messages import Request
+from resources.http.messages import Request, Response
 from resources.records import Reason
 
 _URL = "https://api.semanticscholar.org/graph/v1/paper/batch?fields=isOpenAccess,openAccessPdf"
@@ -80,17 +80,17 @@ class SemanticScholarResolver(Resolver):
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         item = _item(work) or ""
-        response = yield joint_request(item, _MOST, _Batch(context.api_keys.get(self.name, "")))
-        said = json_of(response)
-        if response.status == 400 and "No valid paper ids" in str(mapping(said).get("error")):
+        batch = _Batch(context.api_keys.get(self.name, ""))
+        response = yield joint_request(item, _MOST, batch, is_for_all=_none_is_known)
+        if _none_is_known(response):
             return nothing("none of the papers is known")
         if failed := failure(response):
             return failed
+        said = json_of(response)
         asked = response.items or (item,)
         if not isinstance(said, list) or len(said) != len(asked):
             return bad_answer("Semantic Scholar's answer is no list of the papers asked for")
-        candidates = tuple(self._candidates(mapping(mapping(said[asked.index(item)]).get("openAccessPdf"))))
-        return ResolverResult(candidates) if candidates else nothing()
+        return named(self._candidates(mapping(mapping(said[asked.index(item)]).get("openAccessPdf"))))
 
     def _candidates(self, pdf: Mapping[str, Any]) -> Iterator[Candidate]:
         url = file_url(pdf.get("url"))
@@ -113,6 +113,10 @@ class _Batch:
             secret_headers={"x-api-key": self.key} if self.key else {},
             follow_redirects=False,
         )
+
+
+def _none_is_known(response: Response) -> bool:
+    return response.status == 400 and "No valid paper ids" in str(mapping(json_of(response)).get("error"))
 
 
 def _item(work: Work) -> str | None:

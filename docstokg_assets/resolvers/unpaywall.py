@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from docstokg_assets.loose_json import items, mapping, text
 from docstokg_assets.plans import Candidate, Target, Tier
-from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, nothing
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
+from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, named, nothing
+from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url, page_url
 from docstokg_assets.works import Location, Work
 from resources.records import Reason
@@ -89,8 +89,7 @@ class UnpaywallResolver(Resolver):
         record = mapping(json_of(response))
         if "oa_locations" not in record:
             return bad_answer("Unpaywall's answer has no oa_locations")
-        candidates = tuple(self._candidates(record))
-        return ResolverResult(candidates) if candidates else nothing()
+        return named(self._candidates(record))
 
     def _candidates(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
         """A PDF where one is named, else the page about it, which belongs to a later tier."""

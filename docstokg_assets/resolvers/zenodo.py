@@ -10,24 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Tier
-from docstokg_assets.resolvers.answers import (
-    answer,
-    api_request,
-    bad_answer,
-    failure,
-    json_of,
-    license_name,
-    nothing,
-    number_in,
-)
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
+from docstokg_assets.plans import Candidate
+from docstokg_assets.resolvers.answers import DepositResolver, answer, license_name
+from docstokg_assets.resolvers.registry import Example, register
 from docstokg_assets.resolvers.routes import file_url
 from docstokg_assets.works import Location, Work
 from resources.records import Reason
 
-_DOI = re.compile(r"(?i)10\.5281/zenodo\.([0-9]+)")
-_PAGE = re.compile(r"(?i)https?://(?:www\.)?zenodo\.org/(?:api/)?records?/([0-9]+).*")
 _VERSIONS = {"preprint": "submittedVersion", "article": "publishedVersion"}
 
 _WORK = Work("W1", doi="10.5281/zenodo.14999999")
@@ -47,12 +36,13 @@ _ORDINARY = {
 
 
 @register("zenodo")
-class ZenodoResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class ZenodoResolver(DepositResolver):
     default_rank = 22
     api_host = "zenodo.org"
-    robots = False  # the API gives these links to programs
-    head_precheck = False  # the record says what its files are
+    doi = re.compile(r"(?i)10\.5281/zenodo\.([0-9]+)")
+    page = re.compile(r"(?i)https?://(?:www\.)?zenodo\.org/(?:api/)?records?/([0-9]+).*")
+    record_url = "https://zenodo.org/api/records/{}"
+    needed = "metadata"
     EXAMPLES = (
         Example(_WORK, [answer(_ORDINARY)], [f"{_FILES}/paper.pdf/content"]),
         Example(
@@ -71,23 +61,7 @@ class ZenodoResolver(Resolver):
         Example(Work("W3", doi="10.5555/1")),
     )
 
-    def applies(self, work: Work) -> bool:
-        return number_in(work, _DOI, _PAGE) is not None
-
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        number = number_in(work, _DOI, _PAGE)
-        if number is None:
-            return nothing()
-        response = yield api_request(f"https://zenodo.org/api/records/{number}")
-        if failed := failure(response):
-            return failed
-        record = mapping(json_of(response))
-        if "metadata" not in record:
-            return bad_answer("Zenodo's answer has no metadata")
-        candidates = tuple(self._candidates(record))
-        return ResolverResult(candidates) if candidates else nothing()
-
-    def _candidates(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
+    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
         about = mapping(record.get("metadata"))
         if about.get("access_right") != "open":
             return

@@ -194,7 +194,10 @@ class LakeWriter:
         found = []
         for table, wanted in SCHEMAS.items():
             for part in self.files.parts(table, year):
-                differing = _named_types(wanted) ^ _named_types(self.files.schema(part))
+                try:
+                    differing = _named_types(wanted) ^ _named_types(self.files.schema(part))
+                except FileNotFoundError:
+                    continue  # made again by somebody since they were listed
                 if differing:
                     found.append((part, ", ".join(sorted({name for name, _ in differing}))))
         return found
@@ -254,8 +257,11 @@ def work_columns(works: Iterable[Work], fetched_at: datetime) -> Iterator[Column
 
 def export_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     """Everything past the last export becomes new parts; only then the positions move on."""
-    attempts = _Since(catalog.export_position("lake.attempts"), "id")
-    outcomes = _Since(catalog.export_position("lake.outcomes"), "revision")
+    return _export(catalog, lake, catalog.export_position("lake.attempts"), catalog.export_position("lake.outcomes"))
+
+
+def _export(catalog: ManifestSource, lake: LakeWriter, after_attempt: int, after_outcome: int) -> Exported:
+    attempts, outcomes = _Since(after_attempt, "id"), _Since(after_outcome, "revision")
     parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
     pages = (_with_flags(page) for page in outcomes.pages(catalog.entry_columns_after))
     parts += lake.append_columns("outcomes", pages)
@@ -272,11 +278,10 @@ def _with_flags(page: Columns) -> Columns:
 
 
 def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
-    """All attempts and outcomes anew. The old parts go when the new ones are there, so that a reader always sees each row."""
+    """All attempts and outcomes anew, wherever an export of another process may be. The old parts go when the new ones are
+    there, so that a reader always sees each row."""
     old = [*lake.files.parts("attempts"), *lake.files.parts("outcomes")]
-    for name in ("lake.attempts", "lake.outcomes"):
-        catalog.set_export_position(name, 0)
-    exported = export_manifest(catalog, lake)
+    exported = _export(catalog, lake, 0, 0)
     for part in old:
         lake.files.remove(part)
     return exported

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -29,11 +30,7 @@ LAUNCH = """mutation ($backfillParams: LaunchBackfillParams!) {
 YEARS = ("2022", "2023", "2024")
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    box = Sandbox.start(tmp_path_factory.mktemp("box"), works_per_year=12, years=(2022, 2024), enforce_limits=False)
-    with box:
-        yield box
+SANDBOX: dict[str, Any] = {"works_per_year": 12, "years": (2022, 2024), "enforce_limits": False}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from docstokg_assets.assets.run_metrics import run_metrics
 from docstokg_assets.config.models import POLICIES
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.sandbox import Sandbox
+from resources.artifacts.file_system import FileSystemStore
 from resources.catalog import Catalog
 from resources.dagster_resources import (
     ArtifactStoreResource,
@@ -195,14 +197,27 @@ def test_a_corrupt_file_is_an_error_that_blocks_what_is_downstream(
 
 
 @pytest.mark.requirement("ORC-5")
-def test_a_missing_file_is_noticed(tmp_path: Path, write_config: Callable[..., Path]) -> None:
+def test_a_missing_file_is_noticed_and_a_slow_store_is_asked_for_many_at_once(
+    tmp_path: Path, write_config: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     config_file = write_config(tmp_path)
     assert materialize(config_file, CHAIN[:3], max_works=5).success
     lost = next((tmp_path / "data" / "PDF").iterdir())
     lost.unlink()
+    asked, at_once, exists = list[str](), list[int](), FileSystemStore.exists
+
+    def slowly(self: FileSystemStore, path: str) -> bool:
+        asked.append(path)
+        time.sleep(0.2)
+        at_once.append(len(asked))
+        asked.remove(path)
+        return exists(self, path)
+
+    monkeypatch.setattr(FileSystemStore, "exists", slowly)
     result = materialize(config_file, [CHAIN[2], *CHECKS[:2]], max_works=1)
     check = checks_of(result)["files_are_there"]
     assert result.success and not check.passed and check.metadata["missing"].value == 1
+    assert max(at_once) > 1
 
 
 @pytest.mark.requirement("ORC-5")

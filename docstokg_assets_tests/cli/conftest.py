@@ -125,13 +125,6 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 
 
 @pytest.fixture
-def box(sandbox: Sandbox) -> Sandbox:
-    """The module's sandbox, as it was at its start."""
-    sandbox.reset()
-    return sandbox
-
-
-@pytest.fixture
 def place(box: Sandbox, tmp_path: Path) -> Place:
     sections: dict[str, Any] = {
         "workers": 8,

@@ -160,12 +160,12 @@ def _address(url: str) -> str:
     return unquote(f"{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else ""))
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    mix = {"bad_status": 0, "robots": 0}
-    folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(folder, works_per_year=200, years=(2023, 2024), mix=mix, enforce_limits=False) as running:
-        yield running
+SANDBOX: dict[str, Any] = {
+    "works_per_year": 200,
+    "years": (2023, 2024),
+    "mix": {"bad_status": 0, "robots": 0},
+    "enforce_limits": False,
+}
 
 
 @pytest.fixture

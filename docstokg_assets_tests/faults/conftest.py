@@ -1,5 +1,5 @@
 """What the fault tests need: servers that answer with bytes as they are, and the whole way from a work to its outcome over
-such a server, with a real catalog, dispatcher and store. The bare client's fixtures are those of its own room."""
+such a server, with a real catalog, dispatcher and store."""
 
 from __future__ import annotations
 
@@ -13,17 +13,9 @@ import pytest
 
 from docstokg_assets.config import load_config
 from docstokg_assets.orchestrator import DownloadRun, open_services
+from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.works import Location, Work
-from docstokg_assets_tests.resources.http.conftest import (  # noqa: F401
-    RawServer,
-    answers,
-    catalog,
-    fake_clock,
-    polite,
-    running_sandbox,
-    sandbox,
-    serve,
-)
+from docstokg_assets_tests.polite import RawServer
 from resources.catalog.rows import Entry
 from resources.records import AttemptRecord
 
@@ -46,12 +38,18 @@ class Pulled:
 
 
 @pytest.fixture
+def sandbox(small_sandbox: Sandbox) -> Sandbox:
+    small_sandbox.reset()
+    return small_sandbox
+
+
+@pytest.fixture
 def pdf() -> bytes:
     return PDF
 
 
 @pytest.fixture
-def pull(tmp_path: Path, serve: Callable[..., RawServer]) -> Callable[..., Pulled]:  # noqa: F811
+def pull(tmp_path: Path, serve: Callable[..., RawServer]) -> Callable[..., Pulled]:
     """`pull(answer, url, …)`: one work with these copies, through a proxy that answers for every host with raw bytes.
     `direct=True` leaves the proxy out; `landing` is a page; further values are configuration, dots as double underscores."""
 

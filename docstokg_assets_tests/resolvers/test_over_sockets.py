@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,17 +31,7 @@ KNOWN = {
 }
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(folder, works_per_year=300, years=(2024, 2024), mix={"strange": 0}) as running:
-        yield running
-
-
-@pytest.fixture
-def box(sandbox: Sandbox) -> Sandbox:
-    sandbox.reset()
-    return sandbox
+SANDBOX: dict[str, Any] = {"works_per_year": 300, "years": (2024, 2024), "mix": {"strange": 0}}
 
 
 def sample(box: Sandbox, archetype: str) -> Sample:

@@ -14,6 +14,7 @@ from docstokg_assets.recorder import Recorder
 from docstokg_assets.telemetry.account import rebuild_lines, summary_of_run, write_account
 from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter, export_manifest, rebuild_manifest
 from docstokg_assets.telemetry.sinks import CsvSink, JsonlSink, SinkSet
+from docstokg_assets.telemetry.views import open_lake
 from resources.catalog import Catalog, NewItem, Parked, Run
 from resources.lake.files import LakeFiles
 from resources.records import Reason, Status
@@ -104,3 +105,33 @@ def test_a_rebuilt_lake_holds_the_same_rows_once(lake: LakeFiles, catalog: Catal
     assert {table: rows(table) for table in ("attempts", "outcomes")} == before
     assert rebuilt.outcomes == 60 and not old & set(lake.parts("attempts"))
     assert export_manifest(catalog, writer).parts == ()
+
+
+@pytest.mark.requirement("TEL-6", "ORC-6")
+def test_an_export_of_another_process_that_ends_during_a_rebuild_costs_no_row(
+    lake: LakeFiles, catalog: Catalog, make_history: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts, works = make_history(catalog, works=20)
+    export_manifest(catalog, LakeWriter(lake))
+    moved = {name: catalog.export_position(name) for name in ("lake.attempts", "lake.outcomes")}
+    note, first = Catalog.set_export_position, lake.parts("attempts")[0]
+
+    def note_and_be_overtaken(self: Catalog, name: str, position: int) -> None:
+        note(self, name, position)
+        note(self, name, moved[name])
+
+    monkeypatch.setattr(Catalog, "set_export_position", note_and_be_overtaken)
+    lake.remove(first)  # as a second rebuild would
+    rebuild_manifest(catalog, LakeWriter(lake))
+    with open_lake(lake) as con:
+        told = [con.execute(f"SELECT count(*) FROM {table}").fetchall() for table in ("attempts", "outcomes")]
+    assert told == [[(len(attempts),)], [(len(works),)]]
+
+
+def test_parts_that_another_process_removes_meanwhile_are_no_fault(
+    lake: LakeFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = "works/year=2024/part-GONE.parquet"
+    monkeypatch.setattr(type(lake), "parts", lambda *_: [gone])
+    assert LakeWriter(lake).drifted() == []
+    lake.remove(gone)

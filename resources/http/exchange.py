@@ -10,20 +10,18 @@ check made again, so it is paced by the limits of the host that it leads to.
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-from urllib.parse import urljoin, urlsplit
-
-from requests.cookies import RequestsCookieJar
+from typing import Any
+from urllib.parse import urljoin
 
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
 from resources.http.breaker import Phase
 from resources.http.cache import Answer, HttpCache, Visit
 from resources.http.canonical import authority_of, host_of
+from resources.http.cookies import Jar, Origin, Passes, jar_text, origin_of
 from resources.http.errors import (
     BodyTooLarge,
     BreakerOpen,
@@ -47,7 +45,6 @@ from resources.records import Reason, Status
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ROBOTS_POLL_S = 0.1
-_MOST_PASSES = 1_000  # hosts whose cookies are remembered
 _CLOSED = (HostClosed, BreakerOpen)
 _PHASES = {
     Phase.OPEN: Status.BREAKER_OPEN,
@@ -65,7 +62,7 @@ class Send:
     role: Role
     host: str
     headers: Mapping[str, str]
-    jar: RequestsCookieJar
+    jar: Jar
     max_bytes: int
     secret_params: Mapping[str, str]
     body: bytes | None = None
@@ -133,8 +130,7 @@ class Exchanger:
     ) -> None:
         self.settings, self.robots, self.hosts, self.clock, self.rng = settings, robots, hosts, clock, rng
         self._cache = cache
-        self._passes: dict[_Origin, RequestsCookieJar] = {}  # what is in a jar here does not change any more
-        self._passes_lock = threading.Lock()
+        self._passes = Passes(clock)
 
     def exchange(
         self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
@@ -142,11 +138,11 @@ class Exchanger:
         """Runs until a final answer (any status), or raises the HttpError that stands for why there is none. Not `patient`: a
         host whose breaker is open is not waited for, because there is something else to do."""
         policy = policy or RequestPolicy()
-        jar = RequestsCookieJar()
+        jar = Jar()
         hops: list[str] = []
         asked: set[tuple[str, str]] = set()
         url, own = request.url, True
-        before: _Origin | None = None
+        before: Origin | None = None
         given = False  # whether this exchange was handed a cookie
         if request.pause_s:
             yield Pause(request.pause_s, host_of(url), Reason.BACKOFF)
@@ -154,11 +150,11 @@ class Exchanger:
             try:
                 url = guarded_url(url, self.settings)
                 headers = request_headers(self.settings, request)
-                here = _origin(url)
+                here = origin_of(url)
                 own = own and before in (None, here)  # once led elsewhere, the way back is somebody else's choice too
                 if before is not None and before.door != here.door:
-                    jar = RequestsCookieJar()
-                if before != here and (known_here := self._pass_for(request, here)) is not None:
+                    jar = Jar()
+                if before != here and (known_here := self._passes.show(request, here)) is not None:
                     jar.update(known_here)
                 before = here
                 # The same page with the same cookies has already sent us on: it is not asked a second time.
@@ -182,37 +178,20 @@ class Exchanger:
             given = given or "set-cookie" in reply.head.headers
             target = reply.head.headers.get("location")
             if not (request.follow_redirects and reply.head.status in _REDIRECTS and target):
-                self._remember(request, here, jar, reply.head.status)
+                lasting = self.settings.remember_cookies_s
+                self._passes.remember(request, here, jar, reply.head.status, lasting)
                 return Response(
                     reply.head.status, url, reply.head.headers, reply.body, reply.payload, tuple(hops), reply.elapsed_ms
                 )
             hops.append(url)
             url = _joined(url, target)
 
-    def _pass_for(self, request: Request, here: _Origin) -> RequestsCookieJar | None:
-        """An API needs none, and what it answers to a visitor with one is his alone."""
-        with self._passes_lock:
-            return self._passes.get(here) if request.role is not Role.METADATA else None
-
-    def _remember(self, request: Request, here: _Origin, jar: RequestsCookieJar, status: int) -> None:
-        """The cookies with which a host let us in, so that its door opens once and not anew for every paper. They live as long
-        as this process; those of a request with a key, or of one that was turned away, are dropped."""
-        if request.role is Role.METADATA:
-            return
-        with self._passes_lock:
-            if status >= 400 or request.secret_headers or request.secret_params:
-                self._passes.pop(here, None)
-            elif len(jar):
-                while len(self._passes) >= _MOST_PASSES:
-                    self._passes.pop(next(iter(self._passes)))
-                self._passes[here] = jar.copy()
-
     def _send(
         self,
         request: Request,
         url: str,
         headers: Mapping[str, str],
-        jar: RequestsCookieJar,
+        jar: Jar,
         delay: float | None,
         policy: RequestPolicy,
         own: bool,
@@ -518,18 +497,6 @@ def reason_of_status(status: int) -> Reason:
     return Reason.OK
 
 
-class _Origin(NamedTuple):
-    """`door` is scheme and port: cookies know their hosts themselves, but would be shown at every door."""
-
-    host: str
-    door: tuple[str, int | None]
-
-
-def _origin(url: str) -> _Origin:
-    parts = urlsplit(url)
-    return _Origin(host_of(url), (parts.scheme, parts.port))
-
-
 def _joined(url: str, target: str) -> str:
     """Where a Location leads. Servers send UTF-8 there, and the HTTP library reads Latin-1."""
     with suppress(UnicodeError):
@@ -538,10 +505,6 @@ def _joined(url: str, target: str) -> str:
         return urljoin(url, target)
     except ValueError:
         return target  # the guard says what is wrong with it
-
-
-def jar_text(jar: RequestsCookieJar) -> str:
-    return ";".join(sorted(f"{c.domain}{c.path}{c.name}={c.value}" for c in jar))
 
 
 def _as_robots(log: AttemptLog) -> Any:

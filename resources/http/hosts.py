@@ -20,6 +20,7 @@ from resources.http.settings import BreakerSettings
 
 MAX_ROBOTS_BYTES = 500 * 1024
 UNAVAILABLE_FOR_S = 600.0
+_MOST_LETTERS = 2_000_000  # of all robots.txt at hand; parsed they take twenty times as much
 _LONGEST_CRAWL_DELAY_S = 86_400.0  # by then robots.txt is read again
 _REREAD_S = 5.0
 PROBES_OUT_S = 1.0  # look again so much later whether a probe came back
@@ -58,12 +59,14 @@ class Rules:
     parser: Protego | None
     available: bool
     expires: float  # wall time
+    letters: int = 0  # that were parsed
 
     @classmethod
     def read(cls, status: int | None, body: str, fetched_at: float, ttl_s: float) -> Rules:
         if status is None or status >= 500 or status == 429:
             return cls(None, False, fetched_at + UNAVAILABLE_FOR_S)
-        return cls(Protego.parse(body if 200 <= status < 300 else ""), True, fetched_at + ttl_s)
+        text = body if 200 <= status < 300 else ""
+        return cls(Protego.parse(text), True, fetched_at + ttl_s, len(text))
 
     def allows(self, url: str, agent: str) -> bool:
         return self.parser is not None and bool(self.parser.can_fetch(url, agent))
@@ -91,7 +94,8 @@ class HostBook:
     ) -> None:
         self._store, self._clock, self.robots_ttl_s = store, clock, robots_ttl_s
         self.breaker_rules = breaker or BreakerSettings()
-        self._rules: dict[str, Rules] = {}
+        self._rules: dict[str, Rules] = {}  # those of many hosts; what is not here any more is in the store
+        self._letters = 0
         self._fetching: set[str] = set()
         self._closed: dict[str, Closure] = {}
         self._breakers: dict[str, tuple[Breaker, Closure]] = {}
@@ -105,7 +109,7 @@ class HostBook:
             row = self._store.robots(host)
             if row is None:
                 return None
-            known = self._rules[host] = Rules.read(row.status, row.body, row.fetched_at, self.robots_ttl_s)
+            known = self._keep(host, Rules.read(row.status, row.body, row.fetched_at, self.robots_ttl_s))
         return known if known.expires > now else None
 
     def begin_fetch(self, host: str) -> bool:
@@ -122,7 +126,15 @@ class HostBook:
 
     def save_rules(self, host: str, status: int | None, body: str) -> Rules:
         self._store.save_robots(host, status, body)
-        rules = self._rules[host] = Rules.read(status, body, self._clock.wall(), self.robots_ttl_s)
+        return self._keep(host, Rules.read(status, body, self._clock.wall(), self.robots_ttl_s))
+
+    def _keep(self, host: str, rules: Rules) -> Rules:
+        with self._lock:
+            before = self._rules.pop(host, None)
+            self._rules[host] = rules
+            self._letters += rules.letters - (before.letters if before is not None else 0)
+            while self._letters > _MOST_LETTERS and len(self._rules) > 1:
+                self._letters -= self._rules.pop(next(iter(self._rules))).letters
         return rules
 
     def close(self, host: str, until: float, reason: str) -> None:

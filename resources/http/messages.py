@@ -100,6 +100,8 @@ class Joint:
     item: str
     most: int  # items in one request
     build: Callable[[Sequence[str]], Request]
+    # Whether a refusal speaks of all of them, and not of one that is to blame: then nobody is asked for alone.
+    is_for_all: Callable[[Response], bool] = lambda response: False
 
 
 @dataclass(frozen=True, slots=True)

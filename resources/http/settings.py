@@ -61,6 +61,11 @@ class HttpSettings(Section):
     deadline_s: float = Field(300.0, gt=0, description="total time of one answer, body included")
     max_redirects: int = Field(10, ge=0, le=30, description="hops after which it is a loop")
     max_page_bytes: int = Field(16 * 1024 * 1024, gt=0, description="cap of a metadata answer or landing page")
+    remember_cookies_s: float = Field(
+        3600.0,
+        ge=0,
+        description="how long a host's cookies are shown to it again; 0 keeps them within one chain of redirects",
+    )
     accept: str | None = Field(
         None, description="Accept header for landing and artifact requests instead of the role's own"
     )

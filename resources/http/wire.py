@@ -1,15 +1,14 @@
 """Puts one Send on the wire and reads its answer, in the calling thread. The only module that touches a connection.
 
 Connections belong to limit groups: each group has its own adapters, lent to one thread at a time and holding one connection,
-so a group with one permit is one connection. Adapters retry nothing and follow nothing. A watchdog shuts the sockets of
-requests that are past their deadline or whose run is being ended, because a dripping answer outlives every read timeout.
+so a group with one permit is one connection. Adapters retry nothing and follow nothing. The watchdog knows every socket that is
+waited for.
 """
 
 from __future__ import annotations
 
 import http.client
 import logging
-import math
 import re
 import socket
 import ssl
@@ -18,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,7 +39,6 @@ from resources.http.errors import (
     ConnectionFailed,
     DeadlineExceeded,
     HttpError,
-    Interrupted,
     ProtocolViolation,
     SchemeRefused,
     TlsFailed,
@@ -49,6 +47,7 @@ from resources.http.exchange import Reply, Send
 from resources.http.guard import refuse_private_peer
 from resources.http.messages import BodySink, ResponseHead, Unfinished
 from resources.http.settings import HttpSettings
+from resources.http.watchdog import Watchdog, Watched
 
 _IDLE_ADAPTERS = 256
 _MOST_INTERIM = 20
@@ -165,92 +164,6 @@ class Wire:
 
     def _proxies(self) -> dict[str, str]:
         return {"http": self.settings.proxy, "https": self.settings.proxy} if self.settings.proxy else {}
-
-
-class Watched:
-    """One request under way, watched inside a `with`: the socket that it uses, once it has one, and why it was cut, if it was."""
-
-    def __init__(self, watchdog: Watchdog, url: str, deadline: float) -> None:
-        self.watchdog, self.url, self.deadline = watchdog, url, deadline
-        self.sock: socket.socket | None = None
-        self.cut: HttpError | None = None
-
-    def __enter__(self) -> Watched:
-        self.watchdog.begin(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.watchdog.end(self)
-
-    def check(self) -> None:
-        if self.cut is not None:
-            raise self.cut
-
-
-class Watchdog:
-    """A thread that shuts the sockets of requests whose deadline has come. Starts with the first request that it watches."""
-
-    def __init__(self) -> None:
-        self._live: set[Watched] = set()
-        self._of_thread = threading.local()
-        self._wake = threading.Condition()
-        self._wakes_at = math.inf
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    def begin(self, watched: Watched) -> None:
-        self._of_thread.watched = watched
-        with self._wake:
-            self._live.add(watched)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="http-watchdog", daemon=True)
-                self._thread.start()
-            elif watched.deadline < self._wakes_at:
-                self._wake.notify()
-
-    def end(self, watched: Watched) -> None:
-        self._of_thread.watched = None
-        with self._wake:
-            self._live.discard(watched)
-
-    def uses(self, sock: socket.socket | None) -> None:
-        """The request of the calling thread goes over this socket."""
-        with self._wake:
-            watched: Watched = self._of_thread.watched
-            watched.sock = sock
-        watched.check()
-
-    def time_left(self) -> float:
-        """Seconds of the calling thread's request; never none, because that would mean not to wait at all."""
-        watched: Watched = self._of_thread.watched
-        return max(0.01, watched.deadline - time.monotonic())
-
-    def cut_all(self, reason: str) -> None:
-        with self._wake:
-            for watched in self._live:
-                _shut(watched, Interrupted(reason, url=watched.url))
-
-    def close(self) -> None:
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
-
-    def _run(self) -> None:
-        with self._wake:
-            while not self._closed:
-                now = time.monotonic()
-                for watched in self._live:
-                    if watched.cut is None and watched.deadline <= now:
-                        _shut(watched, DeadlineExceeded("the answer took longer than its deadline", url=watched.url))
-                self._wakes_at = min((w.deadline for w in self._live if w.cut is None), default=math.inf)
-                self._wake.wait(None if self._wakes_at == math.inf else self._wakes_at - now)
-
-
-def _shut(watched: Watched, why: HttpError) -> None:
-    watched.cut = watched.cut or why
-    if watched.sock is not None:
-        with suppress(OSError, ValueError):
-            watched.sock.shutdown(socket.SHUT_RDWR)
 
 
 # -- connections ------------------------------------------------------------------------------------------------------

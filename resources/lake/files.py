@@ -37,7 +37,8 @@ class LakeFiles(Protocol):
 
     def schema(self, part: str) -> pa.Schema: ...
 
-    def remove(self, part: str) -> None: ...
+    def remove(self, part: str) -> None:
+        """One that somebody else has removed is no fault."""
 
     def rows(self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema) -> str | None:
         """SQL for all rows of a table and their `year`, NULL where it is unknown; nothing where there are no parts."""
@@ -70,7 +71,7 @@ class LakeFolder:
         return pq.read_schema(self.folder / part)
 
     def remove(self, part: str) -> None:
-        (self.folder / part).unlink()
+        (self.folder / part).unlink(missing_ok=True)
 
     def rows(self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema) -> str | None:
         """A pattern, so that a view over it sees later parts too."""

@@ -114,14 +114,16 @@ def test_a_location_in_utf8_is_understood(polite: Callable[..., Any], serve: Cal
 # -- cookies ----------------------------------------------------------------------------------------------------------
 
 
+def door(request: Any, answers: Any) -> Any:
+    """Lets in whoever shows its cookie, and hands it to all others."""
+    passed = "pass=1" in request.headers.get("cookie", "")
+    return answers.ok() if passed else answers.moved("/", Set_Cookie="pass=1; Path=/")
+
+
 def test_a_site_that_sets_a_cookie_and_sends_the_visitor_back_is_passed(
     polite: Callable[..., Any], serve: Callable[..., Any], answers: Any
 ) -> None:
-    def answer(request: Any) -> Any:
-        passed = "pass=1" in request.headers.get("cookie", "")
-        return answers.ok() if passed else answers.moved("/", Set_Cookie="pass=1; Path=/")
-
-    server = serve(answer)
+    server = serve(lambda request: door(request, answers))
     client = polite()
     for expected in (2, 3):  # the door is open the second time
         assert client.ask(Request(server.url, Role.LANDING)).ok
@@ -144,6 +146,38 @@ def test_the_cookies_of_a_host_that_turns_us_away_are_dropped(
     for path in ("/", "/worn", "/"):
         client.ask(Request(f"{server.url}{path}", Role.LANDING))
     assert ["cookie" in request.headers for request in server.requests] == [False, True, False]
+
+
+def test_cookies_are_remembered_for_a_while_and_not_for_ever(
+    polite: Callable[..., Any], serve: Callable[..., Any], answers: Any, fake_clock: Any
+) -> None:
+    server = serve(answers.ok(b"x", Set_Cookie="pass=1; Path=/"))
+    client = polite(clock=fake_clock, http={"remember_cookies_s": 600})
+    for _ in range(4):  # each visit is handed the cookie again, which does not prolong it
+        client.ask(Request(server.url, Role.LANDING))
+        fake_clock.now += 250.0
+    assert ["cookie" in request.headers for request in server.requests] == [False, True, True, False]
+
+
+def test_cookies_are_kept_within_the_chain_of_redirects_where_that_is_wanted(
+    polite: Callable[..., Any], serve: Callable[..., Any], answers: Any
+) -> None:
+    server = serve(lambda request: door(request, answers))
+    client = polite(http={"remember_cookies_s": 0})
+    assert all(client.ask(Request(server.url, Role.LANDING)).ok for _ in range(2))
+    assert ["cookie" in request.headers for request in server.requests] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+def test_a_host_that_hands_out_cookies_without_end_cannot_fill_our_memory(
+    polite: Callable[..., Any], serve: Callable[..., Any], answers: Any, size: int
+) -> None:
+    server = serve(lambda request: answers.ok(b"x", Set_Cookie=f"c{request.number}={'y' * size}; Path=/"))
+    client = polite()
+    for _ in range(120):
+        assert client.ask(Request(server.url, Role.LANDING)).ok
+    longest = max(len(request.headers.get("cookie", "")) for request in server.requests)
+    assert 1000 < longest < 10_000 if size == 1000 else 100 < longest < 1000
 
 
 def test_cookies_are_not_shown_to_others(polite: Callable[..., Any], serve: Callable[..., Any], answers: Any) -> None:

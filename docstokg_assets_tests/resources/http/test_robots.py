@@ -12,9 +12,11 @@ import pytest
 
 from docstokg_assets.sandbox import Sandbox
 from resources.catalog.catalog import Catalog
+from resources.clock import SystemClock
+from resources.http import hosts
 from resources.http.errors import HostClosed, Interrupted, RobotsRefused, RobotsUnavailable
 from resources.http.exchange import Pause, Send
-from resources.http.hosts import MAX_ROBOTS_BYTES, UNAVAILABLE_FOR_S, Rules
+from resources.http.hosts import MAX_ROBOTS_BYTES, UNAVAILABLE_FOR_S, HostBook, Rules
 from resources.http.messages import Request, Role
 from resources.records import Reason, Status
 
@@ -254,3 +256,20 @@ def test_a_reading_that_is_interrupted_leaves_the_host_as_it_was(
     assert isinstance(step, Send) and step.url.endswith("/robots.txt")
     waiting.close()
     assert client.ask(page(PLAIN)).ok
+
+
+@pytest.mark.requirement("HTTP-13")
+def test_rules_of_very_many_hosts_are_obeyed_without_being_held_in_memory(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parsed, the largest robots.txt that is read takes eleven megabytes."""
+    monkeypatch.setattr(hosts, "_MOST_LETTERS", 5_000)
+    book = HostBook(catalog, SystemClock(), 86_400)
+    for number in range(20):
+        book.save_rules(f"{number}.example", 200, "User-agent: *\nDisallow: /private\n" + "# a long story\n" * 60)
+    read, robots = list[str](), Catalog.robots
+    monkeypatch.setattr(Catalog, "robots", lambda self, host: read.append(host) or robots(self, host))
+    for number in (0, 19, 0):
+        rules = book.rules(f"{number}.example")
+        assert rules is not None and not rules.allows(f"https://{number}.example/private/1", "us")
+    assert read == ["0.example"], "from the catalog, when it was not at hand any more"

@@ -17,7 +17,7 @@ ROOTS = [Path(package.__path__[0]) for package in (docstokg_assets, resources)]
 CLIENTS = ("requests", "urllib3", "http.client", "urllib.request", "httpx", "aiohttp", "ftplib", "pycurl", "hishel")
 ALLOWED = {
     "resources/http/wire.py": {"requests", "urllib3", "http.client"},
-    "resources/http/exchange.py": {"requests.cookies"},  # the jar alone
+    "resources/http/cookies.py": {"requests.cookies"},  # the jar alone
     "resources/http/cache.py": {"hishel"},  # its decisions; it sends nothing
     "docstokg_assets/sandbox/handle.py": {"http.client"},  # the sandbox's own control calls, on loopback
 }

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyrate_limiter import InMemoryStateStore, StateStore
 
+from docstokg_assets_tests.polite import FakeClock
 from resources.rate_limit.announced import Announced, Window, limits_from_headers
 from resources.rate_limit.limiter import Limiter
 from resources.rate_limit.settings import RateLimitSettings
@@ -25,21 +26,8 @@ NAMES = [
 ]
 
 
-class FakeClock:
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError
-
-
 def limiter_of(policy: str, concurrency: int | None = None) -> tuple[Limiter, FakeClock]:
-    clock = FakeClock()
+    clock = FakeClock(wall=1000.0)
     settings = RateLimitSettings.model_validate({"policies": {"a.org": policy}, "concurrency": {"a.org": concurrency}})
     return Limiter(settings, MemoryStores().store, clock=clock), clock
 

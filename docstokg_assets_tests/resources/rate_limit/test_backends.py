@@ -216,6 +216,17 @@ def _say(process: subprocess.Popen[str], line: str) -> None:
 # -- servers ----------------------------------------------------------------------------------------------------------
 
 
+def assert_comes_back(limiter: Limiter) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            assert limiter.enter(only(demand(1))) == 0.0
+            return
+        except LimiterUnavailable:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 @pytest.mark.requirement("HTTP-11")
 @pytest.mark.parametrize("backend", SERVERS)
 def test_a_server_that_is_gone_stops_requests_until_it_is_back(
@@ -234,14 +245,7 @@ def test_a_server_that_is_gone_stops_requests_until_it_is_back(
             open_limiter(backend)
     finally:
         server.start()
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            assert limiter.enter(only(demand(1))) == 0.0
-            break
-        except LimiterUnavailable:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    assert_comes_back(limiter)
 
 
 @pytest.mark.requirement("HTTP-11")
@@ -260,14 +264,7 @@ def test_a_server_that_does_not_answer_stops_requests_and_is_not_waited_for_by_e
         assert time.monotonic() - began < 12, "were each to wait for it, twenty seconds and more"
     finally:
         server.freeze(False)
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            assert limiter.enter(only(demand(1))) == 0.0
-            break
-        except LimiterUnavailable:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    assert_comes_back(limiter)
 
 
 @pytest.mark.requirement("HTTP-11")

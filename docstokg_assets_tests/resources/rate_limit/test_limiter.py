@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docstokg_assets_tests.polite import FakeClock
 from resources.catalog.catalog import Catalog
 from resources.rate_limit.limiter import Allowance, Limiter, bucket
 from resources.rate_limit.settings import Rate, RateLimitSettings
@@ -18,20 +19,6 @@ from resources.rate_limit.sqlite_limits import SqliteLimits
 from resources.rate_limit.stores import MemoryStores
 
 BACKENDS = ["memory", "multiprocess", "sqlite"]  # those that go by the clock that they are given
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @pytest.fixture
@@ -265,12 +252,6 @@ def test_who_is_refused_a_token_holds_no_permit(make: Callable[..., Limiter], cl
 
 
 # -- groups that belong to one process at a time ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with Catalog.open(tmp_path / "catalog.sqlite3") as opened:
-        yield opened
 
 
 @pytest.fixture

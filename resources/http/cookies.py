@@ -1,0 +1,71 @@
+"""The cookies with which hosts let us in, so that a door opens once in a while and not anew for every paper.
+
+As a browser does, but for a short time, in the memory of one process, for pages and files only: an API needs none, and what it
+answers to a visitor with one is his alone. A jar that is kept here does not change any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from requests.cookies import RequestsCookieJar
+
+from resources.clock import Clock
+from resources.http.canonical import host_of
+from resources.http.messages import Request, Role
+
+Jar = RequestsCookieJar
+
+_MOST_HOSTS = 1_000
+_MOST_COOKIES = 50  # of one jar, as browsers keep them (RFC 6265, 6.1),
+_MOST_LETTERS = 8_000  # and not more than servers take in a header
+
+
+class Origin(NamedTuple):
+    """`door` is scheme and port: cookies know their hosts themselves, but would be shown at every door."""
+
+    host: str
+    door: tuple[str, int | None]
+
+
+def origin_of(url: str) -> Origin:
+    parts = urlsplit(url)
+    return Origin(host_of(url), (parts.scheme, parts.port))
+
+
+def jar_text(jar: Jar) -> str:
+    return ";".join(sorted(f"{c.domain}{c.path}{c.name}={c.value}" for c in jar))
+
+
+class Passes:
+    """Thread-safe. Each is good for so many seconds after the host first gave it, however often it is shown."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[Origin, tuple[float, Jar]] = {}  # until when, by the monotonic clock
+        self._lock = threading.Lock()
+
+    def show(self, request: Request, here: Origin) -> Jar | None:
+        if request.role is Role.METADATA:
+            return None
+        with self._lock:
+            until, jar = self._known.get(here, (0.0, None))
+            return jar if self._clock.monotonic() < until else None
+
+    def remember(self, request: Request, here: Origin, jar: Jar, status: int, seconds: float) -> None:
+        """Those of a request with a key are dropped, those of one that was turned away, and more than a host can mean well."""
+        if request.role is Role.METADATA:
+            return
+        now = self._clock.monotonic()
+        turned_away, with_key = status >= 400, bool(request.secret_headers or request.secret_params)
+        too_many = len(jar) > _MOST_COOKIES or len(jar_text(jar)) > _MOST_LETTERS
+        with self._lock:
+            until, _ = self._known.get(here, (0.0, None))
+            if turned_away or with_key or too_many:
+                self._known.pop(here, None)
+            elif len(jar) and seconds:
+                while len(self._known) >= _MOST_HOSTS and here not in self._known:
+                    self._known.pop(next(iter(self._known)))
+                self._known[here] = until if now < until else now + seconds, jar.copy()
