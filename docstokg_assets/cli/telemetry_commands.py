@@ -1,4 +1,4 @@
-"""`content telemetry`: the records of runs as one file for other tools, and the run folders and the lake made again.
+"""`content telemetry`: the records of runs as one file for other tools; run folders and lake made again, or made compact.
 
 Heavy imports stand inside the functions, so that other commands do not pay for them.
 """
@@ -18,7 +18,7 @@ from docstokg_assets.cli.report_commands import check_known, open_catalog, place
 if TYPE_CHECKING:
     from resources.catalog import Catalog, Run
 
-app = typer.Typer(help="Records of runs: export them, or make them again from the catalog.", no_args_is_help=True)
+app = typer.Typer(help="Records of runs: export them, join their parts, make them again.", no_args_is_help=True)
 
 RunOption = Annotated[str | None, typer.Option(help="A run's folder or its id; all runs when left out.")]
 
@@ -90,6 +90,26 @@ def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption =
             made = rebuild_manifest(catalog, LakeWriter(lake))
             write_telemetry_duckdb(lake)
             typer.echo(f"lake: {made.attempts:,} attempts, {made.outcomes:,} outcomes", err=True)
+
+
+@app.command()
+def compact(
+    more_than: Annotated[
+        int, typer.Option(min=1, metavar="PARTS", help="Only where a table has more parts of a year than these.")
+    ] = 8,
+    out: OutOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Join the many small Parquet parts that nightly runs leave in the lake: the same rows, in one part for each year.
+
+    Runs may go on meanwhile. A query that is under way at that moment may find a part gone, and is asked again.
+    """
+    from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter
+
+    lake = LakeWriter(settings_of(config, out).lake_files())
+    for table in SCHEMAS:
+        went, came = lake.compact(table, more_than)
+        typer.echo(f"{table}: {went:,} parts became {came:,}" if went else f"{table}: nothing to join", err=True)
 
 
 def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, islice
+from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
@@ -189,6 +190,34 @@ class LakeWriter:
                     writers[year].write_batch(batch.filter(pc.equal(years, year)))
         return tuple(parts.values())
 
+    def compact(self, table: str, more_than: int) -> tuple[int, int]:
+        """Where a year has more parts than that, one takes their place; how many went, and how many came.
+
+        Rows are kept as they are. They are in the new part before the old ones go, so that a reader sees each at least once.
+        """
+        by_year: dict[str, list[str]] = {}
+        for part in self.files.parts(table):
+            by_year.setdefault(part.rpartition("/")[0], []).append(part)
+        crowded = {folder: parts for folder, parts in by_year.items() if len(parts) > more_than}
+        for folder, parts in crowded.items():
+            with self.files.new_part(f"{folder}/part-{ULID()}.parquet") as temp:
+                self._join(parts, SCHEMAS[table], temp)
+            for part in parts:
+                self.files.remove(part)
+        return sum(map(len, crowded.values())), len(crowded)
+
+    def _join(self, parts: Iterable[str], schema: pa.Schema, path: Path) -> None:
+        """Small parts become row groups of a good size."""
+        batches = (_as(batch, schema) for part in parts for batch in self.files.batches(part))
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            gathered: list[pa.RecordBatch] = []
+            for batch in batches:
+                gathered.append(batch)
+                if sum(map(len, gathered)) >= BATCH_ROWS:
+                    writer.write_table(pa.Table.from_batches(gathered))
+                    gathered = []
+            writer.write_table(pa.Table.from_batches(gathered, schema))
+
     def drifted(self, year: int | None = None) -> list[tuple[str, str]]:
         """The parts whose columns are not those of this version, each with what differs."""
         found = []
@@ -201,6 +230,16 @@ class LakeWriter:
                 if differing:
                     found.append((part, ", ".join(sorted({name for name, _ in differing}))))
         return found
+
+
+def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With the columns of this version: those that are newer than the part are empty."""
+    known = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in known else pa.nulls(len(batch), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _named_types(schema: pa.Schema) -> set[tuple[str, str]]:

@@ -82,6 +82,21 @@ def test_one_run_is_made_again_without_touching_the_lake(pulled: Place, content:
     assert lines(folder / "manifest.jsonl") == manifest and sorted((pulled.out / "lake").rglob("*")) == parts
 
 
+@pytest.mark.requirement("TEL-6")
+def test_parts_are_joined_and_the_same_is_shown(pulled: Place, content: Content) -> None:
+    (part,) = (pulled.out / "lake/outcomes").rglob("*.parquet")
+    shutil.copy(part, part.with_name("part-again.parquet"))
+    asked = ("query", "--out", str(pulled.out), "SELECT * FROM outcomes ORDER BY work_id", "--format", "csv")
+    before = content(*asked).out
+    ended = content("telemetry", "compact", "--out", str(pulled.out), "--more-than", "1")
+    assert ended.code == 0 and "outcomes: 2 parts became 1" in ended.err and "plans: nothing to join" in ended.err
+    assert len(list((pulled.out / "lake/outcomes").rglob("*.parquet"))) == 1
+    assert (
+        content(*asked).out == before
+        and str(WORKS_PER_YEAR) in content("query", "--out", str(pulled.out), "SELECT count(*) FROM outcomes").out
+    )
+
+
 @pytest.mark.requirement("TEL-6", "CLI-1")
 def test_attempts_come_out_as_parquet_csv_and_json_lines(pulled: Place, content: Content, tmp_path: Path) -> None:
     attempts = pulled.rows("SELECT worker_id, seq FROM attempts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from docstokg_assets.telemetry import lake as lake_module
 from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter, export_manifest, work_columns
 from docstokg_assets.telemetry.views import (
     QueryError,
+    every_row,
     open_lake,
     open_lake_read_only,
     query_lake,
@@ -345,3 +346,42 @@ def test_the_works_of_a_year_are_those_that_the_view_shows(lake: LakeFiles) -> N
         assert read == wanted
         shown = rows_of(lake, f"SELECT title FROM works WHERE coalesce(year, 0) = {year} ORDER BY work_id")
         assert [work.title for work in read] == [title for (title,) in shown]
+
+
+def test_many_small_parts_become_one_with_the_same_rows(lake: LakeFiles) -> None:
+    writer = LakeWriter(lake)
+    for n in range(4):
+        works = [Work(f"W{n}", title=f"Title {n}", year=2024), Work("W9", title=f"Of {n}", year=2024)]
+        writer.append_columns("works", work_columns(works, MONDAY + timedelta(hours=n)))
+    writer.append_columns("works", work_columns([Work("W8", year=2023)], MONDAY))
+    shown = rows_of(lake, "SELECT * FROM works ORDER BY work_id")
+    with open_lake(lake) as con:
+        every = sorted(con.execute(f"SELECT work_id, title FROM ({every_row(con, lake, 'works')})").fetchall())
+    assert writer.compact("works", more_than=4) == (0, 0), "few enough"
+    assert writer.compact("works", more_than=3) == (4, 1)
+    assert len(lake.parts("works", 2024)) == len(lake.parts("works", 2023)) == 1
+    assert rows_of(lake, "SELECT * FROM works ORDER BY work_id") == shown
+    with open_lake(lake) as con:
+        rows = con.execute(f"SELECT work_id, title FROM ({every_row(con, lake, 'works')})").fetchall()
+    assert sorted(rows) == every, "earlier versions are kept too"
+
+
+def test_parts_of_an_older_version_are_joined_with_its_absent_columns_empty(folder: LakeFolder) -> None:
+    place = folder.folder / "works/year=2024"
+    place.mkdir(parents=True)
+    pq.write_table(pa.table({"work_id": ["W1"], "title": ["Old"]}), place / "part-0.parquet")
+    LakeWriter(folder).append_columns("works", work_columns([Work("W2", year=2024, agency="crossref")], MONDAY))
+    assert LakeWriter(folder).compact("works", more_than=1) == (2, 1)
+    found = rows_of(folder, "SELECT work_id, title, agency, year FROM works ORDER BY work_id")
+    assert found == [("W1", "Old", None, 2024), ("W2", None, "crossref", 2024)]
+    assert LakeWriter(folder).drifted() == []
+
+
+def test_a_join_that_breaks_off_leaves_all_parts(lake: LakeFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(2):
+        LakeWriter(lake).append_columns("works", work_columns([Work(f"W{n}", year=2024)], MONDAY))
+    before = lake.parts("works")
+    monkeypatch.setattr(lake_module, "_as", lambda batch, schema: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        LakeWriter(lake).compact("works", more_than=1)
+    assert lake.parts("works") == before and rows_of(lake, "SELECT count(*) FROM works") == [(2,)]

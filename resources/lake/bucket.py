@@ -70,6 +70,10 @@ class LakeBucket:
     def schema(self, part: str) -> pa.Schema:
         return pq.read_schema(self._path(part), filesystem=self._files)
 
+    def batches(self, part: str) -> Iterator[pa.RecordBatch]:
+        with self._files.open_input_file(self._path(part)) as opened, pq.ParquetFile(opened) as file:
+            yield from file.iter_batches()
+
     def remove(self, part: str) -> None:
         with self._told():
             self._client.delete_object(Bucket=self._bucket, Key=self._prefix + part)

@@ -6,7 +6,7 @@ A part is `<table>/year=YYYY/part-<id>.parquet`, year=0 where the year is unknow
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +36,9 @@ class LakeFiles(Protocol):
     def is_empty(self) -> bool: ...
 
     def schema(self, part: str) -> pa.Schema: ...
+
+    def batches(self, part: str) -> Iterator[pa.RecordBatch]:
+        """Its rows, a few at a time, without the year."""
 
     def remove(self, part: str) -> None:
         """One that somebody else has removed is no fault."""
@@ -69,6 +72,10 @@ class LakeFolder:
 
     def schema(self, part: str) -> pa.Schema:
         return pq.read_schema(self.folder / part)
+
+    def batches(self, part: str) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(self.folder / part) as file:
+            yield from file.iter_batches()
 
     def remove(self, part: str) -> None:
         (self.folder / part).unlink(missing_ok=True)
