@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from docstokg_assets.landing.walls import recognise_wall
 from docstokg_assets.naming import artifact_path, extension_of
 from docstokg_assets.plans import Candidate, Target
-from docstokg_assets.sniffing import SNIFF_BYTES, pdf_fault, sniff
+from docstokg_assets.sniffing import SNIFF_BYTES, TWO_IN_ONE, pdf_fault, sniff
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge, Verdict
+from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore, Part
 from resources.http.digests import KNOWN, stated_digests
 from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
@@ -202,9 +203,10 @@ def finalize_candidate_download(
     *,
     conditional: bool = False,
     judge: Judge | None = None,
+    quarantine: Quarantine | None = None,
 ) -> DownloadOutcome:
     """Integrity, whether it is this paper, then the store. Leaves no part file behind, whatever it finds. `conditional`: the
-    plan named our copy."""
+    plan named our copy; `quarantine`: where a PDF goes that is something else as well."""
     if response.status == 304 and conditional:
         return not_modified(candidate, response)
     if not response.ok:
@@ -219,10 +221,12 @@ def finalize_candidate_download(
         assert stream.part is not None
         fault = pdf_fault(stream.bytes_written, stream.tail)
         if fault is not None:
+            meta: dict[str, object] = {"fault": fault}
+            if quarantine is not None and fault in TWO_IN_ONE:
+                kept = quarantine.take(stream.part, stream.sha256, "pdf")
+                meta |= {"quarantined": kept} if kept is not None else {}
             stream.part.discard()
-            return failed(
-                candidate, Reason.PDF_CORRUPT, kind=Kind.PDF_CORRUPT, http_status=response.status, meta={"fault": fault}
-            )
+            return failed(candidate, Reason.PDF_CORRUPT, kind=Kind.PDF_CORRUPT, http_status=response.status, meta=meta)
         verdict = judge(work, response.url, stream.part.path) if judge is not None else verdict
         if verdict.reason is not None:
             stream.part.discard()

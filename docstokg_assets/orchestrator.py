@@ -58,6 +58,7 @@ from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, J
 from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge, Verdict, judged
+from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.database import CatalogError
@@ -366,6 +367,7 @@ class DownloadRun:
             guess_files=download.guess_files,
             dry_run=self.dry_run,
             judge=self._judge(reject=download.on_suspect == "reject") if download.check_pdf else None,
+            quarantine=Quarantine(self.services.store, download.quarantine_bytes),
             max_concurrent_resolvers=download.max_concurrent_resolvers,
             versions=download.versions,
             licenses=download.licenses,

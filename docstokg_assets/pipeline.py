@@ -31,6 +31,7 @@ from docstokg_assets.resolvers.answers import license_name
 from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge, Verdict
+from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore, StoreError
 from resources.catalog.database import CatalogError
 from resources.http.attempts import AttemptLog
@@ -291,6 +292,7 @@ class PipelineSettings:
     guess_files: bool = True  # only where they are judged, too
     dry_run: bool = False
     judge: Judge | None = None  # whether a PDF is the article that was wanted
+    quarantine: Quarantine | None = None  # where to put one that is something else as well
     max_concurrent_resolvers: int = 1
     versions: tuple[str, ...] = ("*",)  # patterns, as are the licences
     licenses: tuple[str, ...] = ("*",)
@@ -450,17 +452,19 @@ class ResolverPipeline:
                 stream.part.discard()
             self._turned_away(pursuit, candidate, refusal[0], response, note=refusal[1])
             return None
-        judge = self._settings.judge
+        judge, quarantine = self._settings.judge, self._settings.quarantine
         judge = _strictly(judge) if candidate.guessed and judge is not None else judge
-        outcome = finalize_candidate_download(work, candidate, response, self._store, judge=judge)
+        outcome = finalize_candidate_download(
+            work, candidate, response, self._store, judge=judge, quarantine=quarantine
+        )
         if not outcome.ok:
             wall = recognise_wall(response.status, response.headers, response.body[:65_536], response.url)
             reason = wall or outcome.reason
             note = str(outcome.meta.get("evidence") or outcome.meta.get("fault", ""))
+            note += f"; kept as {kept}" if (kept := outcome.meta.get("quarantined")) else ""
             self._turned_away(pursuit, candidate, reason, response, kind=outcome.kind, note=note)
-            if (
-                "flags" in outcome.meta
-            ):  # it came whole, and so its attempt is a good one; this says why it was not kept
+            if "flags" in outcome.meta or "quarantined" in outcome.meta:
+                # it came whole, and so its attempt is a good one; this says why it is not the work's file
                 judged = replace(self._landing_request(candidate), role=Role.ARTIFACT)
                 log.write(judged, response.url, Status.CONTENT_POLICY_SKIP, reason, extra=outcome.meta)
         return outcome

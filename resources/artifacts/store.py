@@ -2,7 +2,7 @@
 remedies. A store knows bytes and relative paths; what a file is called is decided by the domain.
 
 Two layouts: `readable` takes the path as it is given; `cas` keeps a file under the hash of its bytes, the same bytes once, and
-leaves the given name to the catalog.
+leaves the given name to the catalog. Either leaves what is in quarantine under the name that it has there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 CAS = "cas"
+QUARANTINE = "quarantine"  # the folder of files that are not what they say
 
 
 class StoreError(Exception):
@@ -93,8 +94,8 @@ class ArtifactStore(Protocol):
 
 def final_path(layout: str, path: str, sha256: str) -> str:
     """Fanned out over 65,536 folders, so that none of them grows long with millions of files."""
-    *_, name = names_of(path)
-    if layout != CAS:
+    first, *_, name = names_of(path)
+    if layout != CAS or first == QUARANTINE:
         return path
     return f"{CAS}/{sha256[:2]}/{sha256[2:4]}/{sha256}{name[name.rfind('.') :] if '.' in name else ''}"
 

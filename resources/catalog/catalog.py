@@ -62,7 +62,7 @@ from resources.catalog.schema import (
     set_aside,
 )
 from resources.catalog.spending import Spending
-from resources.records import AttemptRecord, Classification, Kind, Reason
+from resources.records import AttemptRecord, Classification, Kind, Reason, Status
 
 Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
 _PAGE = 1_000
@@ -350,6 +350,13 @@ class Catalog(Queue, Hosts, Spending):
         with self._read() as connection:
             rows = connection.execute(select(attempts).where(*same).order_by(attempts.c.id)).mappings()
             return [attempt_from_row(row).record for row in rows]
+
+    def attempts_with(self, key: str, status: Status) -> Iterator[AttemptRecord]:
+        """The attempts of this status whose `extra` has something under `key`, in their order. Reads all attempts."""
+        found = select(attempts).where(attempts.c.status == str(status), attempts.c.extra.like(f'%"{key}":%'))
+        with self._read() as connection:
+            for row in connection.execute(found.order_by(attempts.c.id)).mappings():
+                yield attempt_from_row(row).record
 
     def entry_columns_after(self, revision: int, limit: int) -> Columns:
         """The outcomes that changed after `revision`, each as it is now, column by column and as they are stored."""
