@@ -1,5 +1,6 @@
 """One candidate, from URL to durable file, in three phases: prepare (what to ask), stream (one GET, hashed while it is written),
-finalize (is it whole, then store it under the work's name).
+finalize (is it whole, then store it under the work's name). And the short way: a file that is there already, stored by a process
+that did not live to record it.
 
 Which candidate is tried, and what happens after a failure, is the pipeline's; sending is the client's; names are `naming`'s.
 """
@@ -8,10 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
 
 from docstokg_assets.landing.walls import recognise_wall
-from docstokg_assets.naming import artifact_path, extension_of
+from docstokg_assets.naming import USUAL, artifact_path, extension_of
 from docstokg_assets.plans import Candidate, Target
 from docstokg_assets.sniffing import SNIFF_BYTES, TWO_IN_ONE, pdf_fault, sniff
 from docstokg_assets.works import Work
@@ -22,6 +27,7 @@ from resources.http.digests import KNOWN, stated_digests
 from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, ResponseHead, Role
+from resources.http.redact import redact_url
 from resources.records import Classification, DownloadOutcome, Kind, Reason
 
 FOLDERS = {Kind.PDF: "PDF", Kind.PDF_UNKNOWN: "PDF", Kind.HTML: "HTML", Kind.XML: "XML"}
@@ -251,12 +257,10 @@ def store_file(
     kind = stream.kind
     extension = extension_of(kind, stream.content_type, response.headers.get("content-disposition"), response.url)
     name = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], extension)
-    stored = store.commit(part, name, stream.sha256)
     meta: dict[str, object] = {**stream.digests, **_provenance(candidate, response), **_noticed(verdict)}
-    meta |= {"name": name} if stored.path != name else {}  # for people, where the store goes by hashes
-    return DownloadOutcome(
+    outcome = DownloadOutcome(
         ok=True,
-        path=stored.path,
+        path=None,
         classification=Classification.SUCCESS,
         reason=Reason.OK,
         kind=kind,
@@ -273,6 +277,35 @@ def store_file(
         version=candidate.version,
         meta=meta,
     )
+    stored = store.commit(part, name, stream.sha256, orjson.dumps(without_secrets(outcome)))
+    named = {"name": name} if stored.path != name else {}  # for people, where the store goes by hashes
+    return replace(outcome, path=stored.path, meta={**meta, **named})
+
+
+def adopted(work: Work, store: ArtifactStore) -> DownloadOutcome | None:
+    """The outcome of a file that lies under the work's name, by what was noted with it and if its bytes are still those. Whether
+    somebody has recorded it already is not known here."""
+    for kind in (Kind.PDF, Kind.XML):
+        path = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], USUAL[kind][0])
+        found = store.noted(path)
+        if found is None:
+            continue
+        with suppress(ValueError, TypeError, KeyError):  # a note of somebody else, or of another version
+            outcome = outcome_from_json(orjson.loads(found.note))
+            if outcome.ok and (outcome.sha256, outcome.content_length) == (found.sha256, found.bytes):
+                return replace(outcome, path=path, meta={**outcome.meta, "adopted": True})
+    return None
+
+
+def without_secrets(outcome: DownloadOutcome) -> DownloadOutcome:
+    """As it may be written down."""
+    meta = {name: redact_url(value) if isinstance(value, str) else value for name, value in outcome.meta.items()}
+    return replace(outcome, url=redact_url(outcome.url) if outcome.url else None, meta=meta)
+
+
+def outcome_from_json(raw: Mapping[str, Any]) -> DownloadOutcome:
+    tokens = {"reason": Reason(raw["reason"]), "kind": Kind(raw["kind"])}
+    return DownloadOutcome(**{**raw, **tokens, "classification": Classification(raw["classification"])})
 
 
 def _provenance(candidate: Candidate, response: Response) -> dict[str, str]:

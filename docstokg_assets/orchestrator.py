@@ -367,6 +367,7 @@ class DownloadRun:
             guess_files=download.guess_files,
             dry_run=self.dry_run,
             judge=self._judge(reject=download.on_suspect == "reject") if download.check_pdf else None,
+            recorded=self._has_recorded,
             quarantine=Quarantine(self.services.store, download.quarantine_bytes),
             max_concurrent_resolvers=download.max_concurrent_resolvers,
             versions=download.versions,
@@ -374,6 +375,9 @@ class DownloadRun:
             context=ResolverContext(self.config.http.contact_email, keys, purse=self.services.catalog),
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings, self._taken_urls)
+
+    def _has_recorded(self, work_id: str, sha256: str) -> bool:
+        return any(file.sha256 == sha256 for file in self.services.catalog.artifacts_of(work_id))
 
     def _judge(self, *, reject: bool) -> Judge:
         """How this run judges a file; without `reject` the evidence is kept as flags, and the file as well."""

@@ -120,7 +120,7 @@ STATUS_TEXT: Mapping[Status, str] = {
     Status.ROBOTS_DISALLOWED: "robots.txt forbids it; nothing was sent",
     Status.RETRY: "a try failed and is repeated after `extra.sleep_ms`",
     Status.SIZE_MISMATCH: "fewer bytes came than announced",
-    Status.CONTENT_POLICY_SKIP: "type, size, version or licence is not wanted, or the file is not what it says; not kept, or in quarantine",
+    Status.CONTENT_POLICY_SKIP: "type, size, version or licence is not wanted, or the file is not what it says; not kept",
     Status.DOWNLOAD_ERROR: "no whole answer came",
     Status.SKIPPED: "decided not to ask",
     Status.BREAKER_OPEN: "the host failed too often: nobody asks it for the next `retry_after_s`",
