@@ -133,6 +133,18 @@ class Place:
         under_final_names = {f.relative_to(self.out).as_posix() for f in files if not f.name.startswith(".part-")}
         assert under_final_names == set(named)
 
+    def manifests_tell_nothing_else(self) -> None:
+        """What a process that was killed had written is in the catalog, which is always told first; its last line may be torn."""
+        attempts = set(self.rows("SELECT run_id, worker_id, seq FROM attempts"))
+        works = {work for (work,) in self.rows("SELECT work_id FROM catalog_entries")}
+        for file in self.out.glob("*/manifest.jsonl"):
+            *whole, _ = file.read_bytes().split(b"\n")
+            for row in map(json.loads, whole):
+                if row["record_type"] == "attempt":
+                    assert (row["run_id"], row["worker_id"], row["seq"]) in attempts
+                elif row["record_type"] == "outcome":
+                    assert row["work_id"] in works
+
     def manifests_agree(self) -> None:
         """Every attempt in the catalog has its line in the manifest of its run, and no other line is there."""
         lines: Counter[tuple[str, str]] = Counter()
@@ -216,6 +228,7 @@ def test_fault_34_fifty_deaths_at_random_moments_lose_nothing_and_repeat_almost_
     assert kills == KILLS
     place.audit()
     assert place.fetched_again() <= WORKERS * kills
+    place.manifests_tell_nothing_else()
     zygote.start(["telemetry", "rebuild", "--config", str(place.config), "--out", str(place.out)])
     assert zygote.status() == 0, zygote.says.read_text()
     place.manifests_agree()
