@@ -1,7 +1,7 @@
 """The child that reads PDFs for `inspector`: a path a line comes in, the facts go out as a line of JSON.
 
-Whatever a file does to the parser, it does it here, under limits of memory and processor time; a limit that was reached is
-an answer too, or where there is no memory left to give one, an exit code. Ends when its standard input does, and so with its
+Whatever a file does to the parser, it does it here, under limits of memory and processor time. A limit that was reached is
+an answer too; that of memory is an exit code, because an answer needs some. Ends when its standard input does, and so with its
 parent. Knows nothing of what the facts are for.
 """
 
@@ -28,7 +28,6 @@ MAX_TEXT = 6_000  # characters of each page
 MAX_VALUE = 1_000
 MAX_XMP = 256 * 1024
 MAX_CONTENTS = 1024 * 1024  # of a page; drawings beyond it are slow to walk through, and are no text
-_RESERVE = 16 * 1024 * 1024  # of memory, to tell that the rest is used up
 _XMP = re.compile(r"<((?:dc|prism|pdfx|pdf|crossmark|xmp):\w+)\b[^<>]{0,200}>(.{0,4000}?)</\1>", re.DOTALL)
 _XMP_ATTRIBUTE = re.compile(r"\b((?:dc|prism|pdfx|pdf|crossmark):\w+)\s*=\s*[\"']([^\"'<>]{1,1000})[\"']")
 _TAG = re.compile(r"<[^<>]{0,500}>")
@@ -72,7 +71,7 @@ def answer(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             return facts_of(file)
     except MemoryError:
-        raise  # told where nothing of the file is held any more
+        raise
     except (RecursionError, LimitReachedError) as error:
         return {"limit": f"depth or size ({type(error).__name__})"}
     except Exception as error:  # a parser of hostile files raises anything
@@ -88,32 +87,24 @@ def main(memory: int, cpu_s: int) -> None:
     logging.disable(logging.CRITICAL)
     for ending in (signal.SIGINT, signal.SIGTERM):  # a terminal or a service manager sends them to the whole group; the
         signal.signal(ending, signal.SIG_IGN)  # parent still wants its answer, and its end is ours
-    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
+    for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
         resource.setrlimit(kind, (most, most))
-    with_reserve, out_of_memory = (memory, memory), json.dumps({"limit": "memory"}).encode() + b"\n"
-    resource.setrlimit(resource.RLIMIT_AS, (memory - _RESERVE, memory))
     enough = max(_peak(), memory // 2)  # Linux hands down the peak of the parent
     print(enough, flush=True)
-    try:
-        for line in sys.stdin:
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            soft = (
-                int(used.ru_utime + used.ru_stime) + 1 + cpu_s
-            )  # the limit is of the process; this is the file's share
-            resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
-            reply = answer(json.loads(line))
-            if _peak() > enough:
-                raise MemoryError  # the parser may have swallowed the error, and gone on without what it lacked
-            print(json.dumps(reply), flush=True)
-            if "limit" in reply:
-                return  # what is left of the memory may be too little for the next one
-    except MemoryError:  # its traceback holds all that filled the memory; nothing new is made here
-        resource.setrlimit(resource.RLIMIT_AS, with_reserve)
-        os.write(1, out_of_memory)
+    for line in sys.stdin:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        soft = int(used.ru_utime + used.ru_stime) + 1 + cpu_s  # the limit is of the process; this is the file's share
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+        reply = answer(json.loads(line))
+        if _peak() > enough:
+            raise MemoryError  # the parser may have swallowed the error, and gone on without what it lacked
+        print(json.dumps(reply), flush=True)
+        if "limit" in reply:
+            return  # what is left of the memory may be too little for the next one
 
 
 if __name__ == "__main__":
     try:
         main(int(sys.argv[1]), int(sys.argv[2]))
-    except MemoryError:
+    except MemoryError:  # its traceback holds all that filled the memory, so nothing new is made here
         os._exit(OUT_OF_MEMORY)

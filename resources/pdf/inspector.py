@@ -1,8 +1,8 @@
 """Asks a child process what a PDF says of itself: pages, metadata, the text of its first pages. Judges nothing.
 
 Every PDF library can be made to eat gigabytes or to run for ever. So the parser lives in children (`child.py`) with limits of
-memory and processor time, and a deadline here; one that reached a limit is replaced. Which limit is mostly its own word; of one
-that dies without a word the exit code and the memory that it had used tell. One that ended for any other reason says nothing
+memory and processor time, and a deadline here; one that reached a limit is replaced. Of one that ends without an answer the exit
+code tells, and the memory that it had used. One that ended for any other reason says nothing
 of the file, which is asked for once more. They start with the first PDF, serve until `close`, and end by themselves when
 this process does, because their standard input does.
 """
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MEMORY_BYTES = 768 * 1024 * 1024  # of address space, the interpreter included
 CPU_S = 3
 DEADLINE_S = 30.0
-OUT_OF_MEMORY = 75  # the exit code of a child that could not even say so
+OUT_OF_MEMORY = 75  # an exit code of the child
 _START_S = 60.0
 _MAX_REPLY = 1024 * 1024
 
