@@ -17,7 +17,7 @@ import orjson
 
 from docstokg_assets.landing.walls import recognise_wall
 from docstokg_assets.naming import USUAL, artifact_path, extension_of
-from docstokg_assets.plans import Candidate, Target
+from docstokg_assets.plans import Candidate, Target, Tier
 from docstokg_assets.sniffing import SNIFF_BYTES, TWO_IN_ONE, pdf_fault, sniff
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge, Verdict
@@ -292,7 +292,8 @@ def adopted(work: Work, store: ArtifactStore) -> DownloadOutcome | None:
             continue
         with suppress(ValueError, TypeError, KeyError):  # a note of somebody else, or of another version
             outcome = outcome_from_json(orjson.loads(found.note))
-            if outcome.ok and (outcome.sha256, outcome.content_length) == (found.sha256, found.bytes):
+            named = outcome.ok and outcome.url and outcome.resolver and outcome.tier and Tier(outcome.tier)
+            if named and (outcome.sha256, outcome.content_length) == (found.sha256, found.bytes):
                 return replace(outcome, path=path, meta={**outcome.meta, "adopted": True})
     return None
 

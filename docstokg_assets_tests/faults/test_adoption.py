@@ -3,6 +3,7 @@ its work takes it as it is, and asks nobody. What is recorded, damaged or not wa
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable
@@ -69,6 +70,12 @@ def spoil_the_note(root: Path) -> None:
     os.setxattr(root / NAME, "user.docstokg", b'{"ok": true, "reason": "because"}')
 
 
+def lose_the_url(root: Path) -> None:
+    forget(root)
+    note = json.loads(os.getxattr(root / NAME, "user.docstokg"))
+    os.setxattr(root / NAME, "user.docstokg", json.dumps(note | {"url": None}).encode())
+
+
 def put_a_link_there(root: Path) -> None:
     forget(root)
     os.rename(root / NAME, root / "elsewhere.pdf")
@@ -76,7 +83,7 @@ def put_a_link_there(root: Path) -> None:
 
 
 @pytest.mark.requirement("CAT-3")
-@pytest.mark.parametrize("happened", [flip_a_bit, lose_the_note, spoil_the_note, put_a_link_there])
+@pytest.mark.parametrize("happened", [flip_a_bit, lose_the_note, spoil_the_note, lose_the_url, put_a_link_there])
 def test_what_is_not_plainly_the_same_file_is_fetched(
     pull: Callable[..., Any], answers: Any, pdf: bytes, happened: Callable[[Path], None]
 ) -> None:
