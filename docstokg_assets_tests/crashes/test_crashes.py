@@ -202,6 +202,7 @@ def zygote(tmp_path: Path) -> Iterator[Zygote]:
     started.close()
 
 
+@pytest.mark.timeout(600)  # half a minute on a quiet machine; fifty starts are many on a busy one
 @pytest.mark.requirement("CAT-2")
 @pytest.mark.requirement("CAT-3")
 @pytest.mark.requirement("DL-4")
