@@ -1,5 +1,6 @@
 """One candidate, from URL to durable file, in three phases: prepare (what to ask), stream (one GET, hashed while it is written),
-finalize (is it whole, then store it under the work's name).
+finalize (is it whole, then store it under the work's name). And the short way: a file that is there already, stored by a process
+that did not live to record it.
 
 Which candidate is tried, and what happens after a failure, is the pipeline's; sending is the client's; names are `naming`'s.
 """
@@ -8,19 +9,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
 
 from docstokg_assets.landing.walls import recognise_wall
-from docstokg_assets.naming import artifact_path, extension_of
-from docstokg_assets.plans import Candidate, Target
-from docstokg_assets.sniffing import SNIFF_BYTES, pdf_fault, sniff
+from docstokg_assets.naming import USUAL, artifact_path, extension_of
+from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.sniffing import SNIFF_BYTES, TWO_IN_ONE, pdf_fault, sniff
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge, Verdict
+from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore, Part
 from resources.http.digests import KNOWN, stated_digests
 from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, ResponseHead, Role
+from resources.http.redact import redact_url
 from resources.records import Classification, DownloadOutcome, Kind, Reason
 
 FOLDERS = {Kind.PDF: "PDF", Kind.PDF_UNKNOWN: "PDF", Kind.HTML: "HTML", Kind.XML: "XML"}
@@ -202,9 +209,10 @@ def finalize_candidate_download(
     *,
     conditional: bool = False,
     judge: Judge | None = None,
+    quarantine: Quarantine | None = None,
 ) -> DownloadOutcome:
     """Integrity, whether it is this paper, then the store. Leaves no part file behind, whatever it finds. `conditional`: the
-    plan named our copy."""
+    plan named our copy; `quarantine`: where a PDF goes that is something else as well."""
     if response.status == 304 and conditional:
         return not_modified(candidate, response)
     if not response.ok:
@@ -219,10 +227,12 @@ def finalize_candidate_download(
         assert stream.part is not None
         fault = pdf_fault(stream.bytes_written, stream.tail)
         if fault is not None:
+            meta: dict[str, object] = {"fault": fault}
+            if quarantine is not None and fault in TWO_IN_ONE:
+                kept = quarantine.take(stream.part, stream.sha256, "pdf")
+                meta |= {"quarantined": kept} if kept is not None else {}
             stream.part.discard()
-            return failed(
-                candidate, Reason.PDF_CORRUPT, kind=Kind.PDF_CORRUPT, http_status=response.status, meta={"fault": fault}
-            )
+            return failed(candidate, Reason.PDF_CORRUPT, kind=Kind.PDF_CORRUPT, http_status=response.status, meta=meta)
         verdict = judge(work, response.url, stream.part.path) if judge is not None else verdict
         if verdict.reason is not None:
             stream.part.discard()
@@ -247,12 +257,10 @@ def store_file(
     kind = stream.kind
     extension = extension_of(kind, stream.content_type, response.headers.get("content-disposition"), response.url)
     name = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], extension)
-    stored = store.commit(part, name, stream.sha256)
     meta: dict[str, object] = {**stream.digests, **_provenance(candidate, response), **_noticed(verdict)}
-    meta |= {"name": name} if stored.path != name else {}  # for people, where the store goes by hashes
-    return DownloadOutcome(
+    outcome = DownloadOutcome(
         ok=True,
-        path=stored.path,
+        path=None,
         classification=Classification.SUCCESS,
         reason=Reason.OK,
         kind=kind,
@@ -269,6 +277,36 @@ def store_file(
         version=candidate.version,
         meta=meta,
     )
+    stored = store.commit(part, name, stream.sha256, orjson.dumps(without_secrets(outcome)))
+    named = {"name": name} if stored.path != name else {}  # for people, where the store goes by hashes
+    return replace(outcome, path=stored.path, meta={**meta, **named})
+
+
+def adopted(work: Work, store: ArtifactStore) -> DownloadOutcome | None:
+    """The outcome of a file that lies under the work's name, by what was noted with it and if its bytes are still those. Whether
+    somebody has recorded it already is not known here."""
+    for kind in (Kind.PDF, Kind.XML):
+        path = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], USUAL[kind][0])
+        found = store.noted(path)
+        if found is None:
+            continue
+        with suppress(ValueError, TypeError, KeyError):  # a note of somebody else, or of another version
+            outcome = outcome_from_json(orjson.loads(found.note))
+            named = outcome.ok and outcome.url and outcome.resolver and outcome.tier and Tier(outcome.tier)
+            if named and (outcome.sha256, outcome.content_length) == (found.sha256, found.bytes):
+                return replace(outcome, path=path, meta={**outcome.meta, "adopted": True})
+    return None
+
+
+def without_secrets(outcome: DownloadOutcome) -> DownloadOutcome:
+    """As it may be written down."""
+    meta = {name: redact_url(value) if isinstance(value, str) else value for name, value in outcome.meta.items()}
+    return replace(outcome, url=redact_url(outcome.url) if outcome.url else None, meta=meta)
+
+
+def outcome_from_json(raw: Mapping[str, Any]) -> DownloadOutcome:
+    tokens = {"reason": Reason(raw["reason"]), "kind": Kind(raw["kind"])}
+    return DownloadOutcome(**{**raw, **tokens, "classification": Classification(raw["classification"])})
 
 
 def _provenance(candidate: Candidate, response: Response) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""What lies in the store and belongs to nobody: orphans, which the catalog does not name, and parts whose writers were killed.
+"""What lies in the store and is no work's file: orphans, which the catalog does not name, parts whose writers were killed, and
+what was put in quarantine.
 
-Looks only at what has been left alone for a while, and at the store before the catalog, so that what a run is storing at this
-moment is not taken for an orphan. Showing and asking is the command line's.
+Of the first two it looks only at what has been left alone for a while, and at the store before the catalog, so that what a
+run is storing at this moment is not taken for an orphan. Showing and asking is the command line's.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from docstokg_assets.orchestrator import ARTIFACT_FOLDERS
-from resources.artifacts.store import ArtifactStore, Found
+from resources.artifacts.store import QUARANTINE, ArtifactStore, Found
 from resources.catalog.catalog import Catalog
 from resources.processes import process_is_gone
+from resources.records import AttemptRecord, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,34 @@ def find_leftovers(catalog: Catalog, store: ArtifactStore, older_than_s: float) 
         len(named),
         sum(found.changed_at >= before for found in unnamed),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A file that is not what it says, and what the catalog knows of it: nothing when its process was killed in between."""
+
+    found: Found
+    work_id: str | None = None
+    url: str | None = None
+    reason: str | None = None
+    fault: str | None = None
+
+
+def find_quarantined(catalog: Catalog, store: ArtifactStore, older_than_s: float = 0.0) -> list[Quarantined]:
+    """One for each work and URL that brought the file."""
+    before = time.time() - older_than_s
+    lying = [found for found in store.iter_files(QUARANTINE) if found.changed_at <= before]
+    known: dict[str, dict[tuple[str | None, str], AttemptRecord]] = {}
+    for attempt in catalog.attempts_with("quarantined", Status.CONTENT_POLICY_SKIP) if lying else ():
+        of_file = known.setdefault(attempt.extra["quarantined"], {})
+        of_file[attempt.work_id, attempt.url] = attempt
+    return [
+        Quarantined(found, told.work_id, told.url, str(told.reason), told.extra.get("fault"))
+        if told
+        else Quarantined(found)
+        for found in lying
+        for told in known.get(found.path, {None: None}).values()
+    ]
 
 
 def processes_at_work(catalog: Catalog) -> list[str]:

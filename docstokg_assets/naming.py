@@ -26,7 +26,7 @@ _EXTENDED_NAME = re.compile(
     r"filename\*\s*=\s*[\w-]{0,40}'[^']{0,40}'([^;\s]{1,500})", re.IGNORECASE | re.ASCII
 )  # RFC 5987
 _PLAIN_NAME = re.compile(r'filename\s*=\s*("[^"]{0,500}"|[^;\s"]{1,500})', re.IGNORECASE)
-_USUAL = {  # the first one where nobody says more
+USUAL = {  # the first one where nobody says more
     Kind.PDF: (".pdf",),
     Kind.PDF_UNKNOWN: (".pdf",),
     Kind.HTML: (".html", ".htm", ".xhtml"),
@@ -46,7 +46,7 @@ def artifact_path(year: int | None, title: str | None, work_id: str, kind_dir: s
 def extension_of(kind: Kind, content_type: str | None, disposition: str | None, url: str) -> str:
     """Content-Type first for PDF, then the name that the server gives (RFC 5987 before plain), then the URL; of either only
     the extension, and only one that files of this kind have. The usual one otherwise."""
-    fitting = _USUAL[kind]
+    fitting = USUAL[kind]
     if content_type != "application/pdf":
         for name in (_server_name(disposition), urlsplit(url).path):
             if (extension := PurePosixPath(name).suffix.lower()) in fitting:

@@ -58,6 +58,7 @@ from docstokg_assets.telemetry.sinks import AttemptSink, ConsoleSink, CsvSink, J
 from docstokg_assets.telemetry.views import bring_up_to_date
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge, Verdict, judged
+from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.database import CatalogError
@@ -366,12 +367,17 @@ class DownloadRun:
             guess_files=download.guess_files,
             dry_run=self.dry_run,
             judge=self._judge(reject=download.on_suspect == "reject") if download.check_pdf else None,
+            recorded=self._has_recorded,
+            quarantine=Quarantine(self.services.store, download.quarantine_bytes),
             max_concurrent_resolvers=download.max_concurrent_resolvers,
             versions=download.versions,
             licenses=download.licenses,
             context=ResolverContext(self.config.http.contact_email, keys, purse=self.services.catalog),
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings, self._taken_urls)
+
+    def _has_recorded(self, work_id: str, sha256: str) -> bool:
+        return any(file.sha256 == sha256 for file in self.services.catalog.artifacts_of(work_id))
 
     def _judge(self, *, reject: bool) -> Judge:
         """How this run judges a file; without `reject` the evidence is kept as flags, and the file as well."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,10 +18,13 @@ from typing import Any
 from docstokg_assets.download import (
     DownloadLimits,
     DownloadStreamResult,
+    adopted,
     failed,
     finalize_candidate_download,
+    outcome_from_json,
     prepare_candidate_download,
     stream_candidate_payload,
+    without_secrets,
 )
 from docstokg_assets.habits import Habits
 from docstokg_assets.landing.extract import Found, extract
@@ -31,6 +34,7 @@ from docstokg_assets.resolvers.answers import license_name
 from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.works import Work
 from docstokg_assets.wrong_paper import Judge, Verdict
+from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore, StoreError
 from resources.catalog.database import CatalogError
 from resources.http.attempts import AttemptLog
@@ -38,7 +42,7 @@ from resources.http.canonical import host_of
 from resources.http.errors import HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
-from resources.http.redact import carries_credentials, redact_url, without_credentials
+from resources.http.redact import carries_credentials, without_credentials
 from resources.rate_limit.stores import LimiterUnavailable
 from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
 
@@ -231,7 +235,7 @@ class Pursuit:
             "visited": [] if secret else sorted(key for key in self.visited if not carries_credentials(key)),
             "failures": {key: asdict(failure) for key, failure in lasting.items()},
             "chain": self.chain,
-            "html": asdict(_shown(self.html)) if self.html is not None else None,
+            "html": asdict(without_secrets(self.html)) if self.html is not None else None,
             "requests": self.requests,
             "waits": self.waits,
             "active_ms": self.active_ms,
@@ -258,19 +262,11 @@ class Pursuit:
         if kept := progress.get("kept"):
             self.kept = KeptCopy(**kept | {"tier": Tier(kept["tier"]), "kind": Kind(kept["kind"])})
         if progress.get("html"):
-            raw = dict(progress["html"])
-            raw["reason"], raw["kind"] = Reason(raw["reason"]), Kind(raw["kind"])
-            raw["classification"] = Classification(raw["classification"])
-            self.html = DownloadOutcome(**raw)
+            self.html = outcome_from_json(progress["html"])
 
 
 def _without_key(candidate: Candidate) -> Candidate:
     return replace(candidate, referer=without_credentials(candidate.referer)) if candidate.referer else candidate
-
-
-def _shown(outcome: DownloadOutcome) -> DownloadOutcome:
-    meta = {name: redact_url(value) if isinstance(value, str) else value for name, value in outcome.meta.items()}
-    return replace(outcome, url=redact_url(outcome.url) if outcome.url else None, meta=meta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +287,10 @@ class PipelineSettings:
     guess_files: bool = True  # only where they are judged, too
     dry_run: bool = False
     judge: Judge | None = None  # whether a PDF is the article that was wanted
+    recorded: Callable[[str, str], bool] = lambda work_id, sha256: (
+        True
+    )  # whether this file of the work is known already
+    quarantine: Quarantine | None = None  # where to put one that is something else as well
     max_concurrent_resolvers: int = 1
     versions: tuple[str, ...] = ("*",)  # patterns, as are the licences
     licenses: tuple[str, ...] = ("*",)
@@ -319,8 +319,20 @@ class ResolverPipeline:
     def pursue(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
         if pursuit.kept is not None:
             return (yield from self._revalidate(pursuit.kept, work, pursuit))
-        outcome = yield from self._search(work, pursuit, log)
+        outcome = self._adopt(work, pursuit, log) or (yield from self._search(work, pursuit, log))
         return replace(outcome, meta={**outcome.meta, "replaces": pursuit.replaces}) if pursuit.replaces else outcome
+
+    def _adopt(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> DownloadOutcome | None:
+        """A whole file that was stored for this work and never recorded, because its process was killed, or because the catalog
+        is older than the file. One that is recorded is what a search by force is to find anew."""
+        outcome = adopted(work, self._store) if not self._settings.dry_run else None
+        if outcome is None or outcome.sha256 is None or self._settings.recorded(work.work_id, outcome.sha256):
+            return None
+        candidate = _candidate_of(outcome)
+        if self._unwanted(candidate) is not None or self._taken_by_another(candidate, work, log):
+            return None
+        pursuit.tried(candidate.resolver)
+        return self._succeeded(outcome, pursuit)
 
     def _search(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
         while (action := pursuit.next_action()) is not None:
@@ -450,25 +462,26 @@ class ResolverPipeline:
                 stream.part.discard()
             self._turned_away(pursuit, candidate, refusal[0], response, note=refusal[1])
             return None
-        judge = self._settings.judge
+        judge, quarantine = self._settings.judge, self._settings.quarantine
         judge = _strictly(judge) if candidate.guessed and judge is not None else judge
-        outcome = finalize_candidate_download(work, candidate, response, self._store, judge=judge)
+        outcome = finalize_candidate_download(
+            work, candidate, response, self._store, judge=judge, quarantine=quarantine
+        )
         if not outcome.ok:
             wall = recognise_wall(response.status, response.headers, response.body[:65_536], response.url)
             reason = wall or outcome.reason
             note = str(outcome.meta.get("evidence") or outcome.meta.get("fault", ""))
+            note += f"; kept as {kept}" if (kept := outcome.meta.get("quarantined")) else ""
             self._turned_away(pursuit, candidate, reason, response, kind=outcome.kind, note=note)
-            if (
-                "flags" in outcome.meta
-            ):  # it came whole, and so its attempt is a good one; this says why it was not kept
+            if "flags" in outcome.meta or "quarantined" in outcome.meta:
+                # it came whole, and so its attempt is a good one; this says why it is not the work's file
                 judged = replace(self._landing_request(candidate), role=Role.ARTIFACT)
                 log.write(judged, response.url, Status.CONTENT_POLICY_SKIP, reason, extra=outcome.meta)
         return outcome
 
     def _revalidate(self, kept: KeptCopy, work: Work, pursuit: Pursuit) -> Search:
         """One GET that names our copy. Only another file of its kind takes its place; whatever else comes leaves it there."""
-        target = Target.XML if kept.kind is Kind.XML else Target.PDF
-        candidate = Candidate(kept.url, kept.resolver, kept.tier, target, version=kept.version, license=kept.license)
+        candidate = _candidate_of(kept)
         pursuit.tried(candidate.resolver)
         plan = replace(prepare_candidate_download(candidate), etag=kept.etag, last_modified=kept.last_modified)
         try:
@@ -624,6 +637,13 @@ def _strictly(judge: Judge) -> Judge:
         return replace(verdict, reason=verdict.reason or Reason.WRONG_PAPER) if verdict.flags else verdict
 
     return strict
+
+
+def _candidate_of(file: KeptCopy | DownloadOutcome) -> Candidate:
+    """The candidate that a stored PDF or XML file came from."""
+    assert file.url and file.resolver and file.tier
+    target = Target.XML if file.kind is Kind.XML else Target.PDF
+    return Candidate(file.url, file.resolver, Tier(file.tier), target, version=file.version, license=file.license)
 
 
 def _told(error: HttpError) -> dict[str, Any]:

@@ -17,6 +17,8 @@ _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _FULL_TEXT_ROOTS = frozenset(
     {b"article", b"pmc-articleset", b"tei", b"teicorpus", b"book-part", b"full-text-retrieval-response"}
 )
+_ENDS_AS_HTML, _HTML_BEHIND = "ends as an HTML page", "has an HTML page behind its end"
+TWO_IN_ONE = frozenset({_ENDS_AS_HTML, _HTML_BEHIND})
 _PDF_TYPES = (None, "application/pdf", "application/x-pdf", "application/octet-stream", "binary/octet-stream")
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
@@ -49,14 +51,14 @@ def _as_utf8(start: bytes) -> bytes:
 
 
 def pdf_fault(size: int, tail: bytes) -> str | None:
-    """Why a PDF of `size` bytes with these last bytes is corrupt, or None."""
+    """Why a PDF of `size` bytes with these last bytes is corrupt, or None. Those of TWO_IN_ONE are something else as well."""
     if size < 1024:
         return f"only {size} bytes"
     if b"</html" in tail[-1024:].lower():
-        return "ends as an HTML page"
+        return _ENDS_AS_HTML
     _, marker, behind = tail.rpartition(b"%%EOF")
     if not marker:
         return "has no end marker"
     if _HTML.search(behind):
-        return "has an HTML page behind its end"
+        return _HTML_BEHIND
     return None

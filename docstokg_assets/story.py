@@ -283,7 +283,8 @@ def _answer(last: AttemptRecord, reason: Reason | None) -> str:
     if reason is None:
         came = f", {last.bytes_written:,} bytes" if last.status is Status.HTTP_200 and last.bytes_written else ""
         return (status or "an answer from the cache" if last.cache_hit else status or str(last.status)) + came
-    said = last.extra.get("evidence") or REASON_TEXT[reason].meaning.rstrip(".")
+    said = last.extra.get("evidence") or last.extra.get("fault") or REASON_TEXT[reason].meaning.rstrip(".")
+    said = f"{said}; kept as {kept}" if (kept := last.extra.get("quarantined")) else said
     return f"{status}: {said}" if status else str(said)
 
 

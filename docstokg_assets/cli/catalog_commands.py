@@ -46,7 +46,7 @@ UNION ALL SELECT 'HTML only', count(*) FROM catalog_entries WHERE reason = 'html
 UNION ALL SELECT 'files', count(*) FROM artifacts
 UNION ALL SELECT 'different contents', count(DISTINCT sha256) FROM artifacts
 UNION ALL SELECT 'megabytes', {_MEGABYTES.format("bytes")} FROM artifacts
-UNION ALL SELECT 'requests', count(*) FROM attempts WHERE http_status IS NOT NULL
+UNION ALL SELECT 'requests', count(*) FROM attempts WHERE http_status IS NOT NULL AND cache_hit = 0
 UNION ALL SELECT 'dollars for paid files', round(CAST(coalesce(sum(micros), 0) / 1000000.0 AS numeric), 4) FROM spending
 UNION ALL SELECT 'runs', count(*) FROM runs
 """
@@ -61,7 +61,7 @@ FROM catalog_entries GROUP BY {column} ORDER BY {order}
 
 
 def _of_attempts(column: str) -> str:
-    answered = "sum(CASE WHEN http_status {} THEN 1 ELSE 0 END)"
+    answered = "sum(CASE WHEN http_status {} AND cache_hit = 0 THEN 1 ELSE 0 END)"  # what was sent, and answered
     return f"""
 SELECT {column}, {answered.format("IS NOT NULL")} AS requests, count(DISTINCT work_id) AS works,
        {answered.format("= 429")} AS status_429, {answered.format(">= 500")} AS status_5xx,

@@ -72,6 +72,11 @@ class DownloadSettings(Section):
         "reject",
         description="a PDF that is plainly another paper or a supplement: try the next copy, or keep it flagged",
     )
+    quarantine_bytes: int = Field(
+        1_073_741_824,
+        ge=0,
+        description="room in `quarantine/` for PDFs that are something else as well; what comes then is not kept",
+    )
     deadline_s: float | None = Field(
         None,
         gt=0,

@@ -78,7 +78,10 @@ REASON_TEXT: Mapping[Reason, Plain] = {
     Reason.BLOCKED_LOGIN: Plain("The file is behind a login or a paywall.", "Fetch it through your library."),
     Reason.BLOCKED_POW: Plain("A proof-of-work page stands before the file.", "Ask the host for an API or bulk route."),
     Reason.BLOCKED_WAF: Plain("The host's firewall turned the request away.", "Slow down, and write to the host."),
-    Reason.PDF_CORRUPT: Plain("The file is no whole PDF and was not kept.", "None here: the host must repair it."),
+    Reason.PDF_CORRUPT: Plain(
+        "The file is no whole PDF and was not kept; one with an HTML page behind it is in quarantine.",
+        "None here: the host must repair it. `content gc --quarantine` lists what is kept.",
+    ),
     Reason.WRONG_PAPER: Plain(
         "The file is plainly another paper, or a supplement, and was not kept.",
         "Report the link to its provider; `download.on_suspect: keep` keeps such files.",
@@ -117,7 +120,7 @@ STATUS_TEXT: Mapping[Status, str] = {
     Status.ROBOTS_DISALLOWED: "robots.txt forbids it; nothing was sent",
     Status.RETRY: "a try failed and is repeated after `extra.sleep_ms`",
     Status.SIZE_MISMATCH: "fewer bytes came than announced",
-    Status.CONTENT_POLICY_SKIP: "type, size, version or licence is not wanted; nothing was kept",
+    Status.CONTENT_POLICY_SKIP: "type, size, version or licence is not wanted, or the file is not what it says; not kept",
     Status.DOWNLOAD_ERROR: "no whole answer came",
     Status.SKIPPED: "decided not to ask",
     Status.BREAKER_OPEN: "the host failed too often: nobody asks it for the next `retry_after_s`",

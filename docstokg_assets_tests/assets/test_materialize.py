@@ -232,6 +232,13 @@ def test_a_part_that_is_lost_or_of_another_version_is_noticed(
     pq.write_table(pq.read_table(old).drop_columns(["tier"]), old)
     found = checks_of(materialize(write_config(tmp_path), [CHAIN[3], *CHECKS[2:4]]))
     assert not found["manifest_agrees"].passed and "attempts in Parquet" in (found["manifest_agrees"].description or "")
+    shutil.copy(runs.data_root / parts[0].relative_to(tmp_path / "data"), parts[0])
+    assert checks_of(materialize(write_config(tmp_path), [CHAIN[3], CHECKS[2]]))["manifest_agrees"].passed
+    rows = pq.read_table(parts[0])  # of a catalog that was newer, before this one was restored
+    unknown = rows.set_column(rows.schema.get_field_index("worker_id"), "worker_id", [["a stranger"] * rows.num_rows])
+    pq.write_table(unknown, parts[0].with_name("part-unknown.parquet"))
+    more = checks_of(materialize(write_config(tmp_path), [CHAIN[3], CHECKS[2]]))["manifest_agrees"]
+    assert not more.passed and "attempts in Parquet" in (more.description or "")
     drift = found["schema_is_stable"]
     assert not drift.passed
     (row,) = drift.metadata["parts with other columns"].value.records

@@ -18,6 +18,7 @@ from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Batch, NewItem, Parked
 
 if TYPE_CHECKING:
+    from docstokg_assets.sandbox import Sandbox
     from docstokg_assets_tests.cli.conftest import Ended, Place
 
 WORKS_PER_YEAR = 6
@@ -121,6 +122,38 @@ def test_the_files_of_another_data_root_are_not_taken_for_orphans(
     )
     assert refused.code == 2 and "is it the right data root? Nothing was removed." in refused.err
     assert (filled.out / "PDF" / "2024__nobodys__W9.pdf").exists()
+
+
+@pytest.mark.requirement("DL-6")
+def test_files_in_quarantine_are_listed_with_their_works_and_removed_only_on_request(
+    place: Place, content: Content, box: Sandbox
+) -> None:
+    spoiled = "%PDF-1.7\n" + "x" * 5000 + "\n%%EOF\n<html><body>pay</body></html>"
+    box.add_fault(host="*.example", method="GET", body=spoiled, type="application/pdf")
+    ended = content("pull", "-c", str(place.config), "--out", str(place.out), "--query", "publication_year:2024")
+    assert ended.code == 0, ended.err
+    (file,) = (place.out / "quarantine").iterdir()
+    lay(place.out / "quarantine" / ("0" * 64 + ".pdf"), 10)  # of a process that was killed
+    usual = gc(content, place, "--delete")
+    assert usual.code == 0 and "In quarantine 2 files (5.1 kB): see --quarantine." in usual.out and file.exists()
+
+    told = json.loads(gc(content, place, "--quarantine", "--format", "json").out)
+    rows = "SELECT work_id, url FROM attempts WHERE reason = 'pdf-corrupt' AND extra LIKE '%quarantined%'"
+    known = [one for one in told["files"] if one["work_id"]]
+    assert known and {(one["work_id"], one["url"]) for one in known} == set(place.rows(rows))
+    for one in known:
+        assert (one["path"], one["reason"]) == (f"quarantine/{file.name}", "pdf-corrupt")
+        assert (one["fault"], one["bytes"], one["removed"]) == ("ends as an HTML page", len(spoiled), False)
+    assert told["bytes"] == len(spoiled) + 10
+    shown = gc(content, place, "--quarantine")
+    assert known[0]["work_id"] in shown.out and "nothing was removed; --delete removes them" in shown.out
+    why = content("why", known[0]["work_id"], "-c", str(place.config), "--out", str(place.out))
+    assert f"kept as quarantine/{file.name}" in " ".join(why.out.split())
+
+    removed = gc(content, place, "--quarantine", "--delete")
+    assert removed.code == 0 and "2 quarantined files (5.1 kB): 2 removed." in removed.out
+    assert not any((place.out / "quarantine").iterdir())
+    assert "is left over." in gc(content, place, "--quarantine").out
 
 
 def test_without_a_catalog_there_is_nothing_to_compare_with(content: Content, tmp_path: Path) -> None:

@@ -299,6 +299,17 @@ def test_a_data_root_that_cannot_be_written_is_named_with_a_remedy(
     assert where in ended.err and "Choose another data_root" in ended.err
 
 
+@pytest.mark.requirement("CAT-1", "CFG-7")
+def test_a_data_root_on_a_network_file_system_is_refused_before_anything_is_made(
+    place: Place, content: Content, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resources.mounts.network_filesystem", lambda path, mounts: "nfs4")
+    ended = content(*place.arguments("--query", "publication_year:2024"))
+    assert ended.code == 2 and "lies on a network file system (nfs4), where SQLite loses data" in ended.err
+    assert "put data_root (or storage.path) on a local disk" in " ".join(ended.err.split())
+    assert not place.out.exists()
+
+
 @pytest.mark.requirement("SRC-1")
 @pytest.mark.parametrize(
     ("query", "said"),

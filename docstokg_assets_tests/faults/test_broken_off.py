@@ -6,7 +6,9 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -230,10 +232,48 @@ def test_fault_29_html_served_as_pdf_and_a_tiny_pdf_are_corrupt(
 
 
 @pytest.mark.requirement("DL-6")
+@pytest.mark.parametrize("layout", ["readable", "cas"])
 @pytest.mark.parametrize("behind", [b"<html><body>pay</body></html>", b"\n<!DOCTYPE html><p>" + b"more " * 300])
-def test_fault_30_a_pdf_with_html_behind_its_end_is_refused_with_its_reason(
-    pull: Callable[..., Any], answers: Any, behind: bytes
+def test_fault_30_a_pdf_with_html_behind_its_end_is_quarantined_and_its_reason_recorded(
+    pull: Callable[..., Any], answers: Any, behind: bytes, layout: str
 ) -> None:
-    got = pull(answers.ok(PDF + behind, **TYPED), URL)
+    spoiled = PDF + behind
+    path = f"quarantine/{hashlib.sha256(spoiled).hexdigest()}.pdf"
+    got = pull(answers.ok(spoiled, **TYPED), URL, artifacts__layout=layout)
     assert (got.reason, str(got.entry.kind), got.files) == ("pdf-corrupt", "pdf_corrupt", {})
-    assert "HTML page" in got.entry.meta["note"]
+    assert (got.entry.path, got.entry.sha256) == (None, None)
+    assert "HTML page" in got.entry.meta["note"] and path in got.entry.meta["note"]
+    assert quarantined(got) == {path: spoiled}
+    came, verdict = got.attempts
+    assert (str(came.status), str(verdict.status)) == ("http-200", "content-policy-skip")
+    assert (verdict.work_id, verdict.url, str(verdict.reason)) == ("W1", URL, "pdf-corrupt")
+    assert verdict.extra["quarantined"] == path and "HTML page" in verdict.extra["fault"]
+
+
+@pytest.mark.requirement("DL-6")
+def test_fault_30_the_next_copy_is_the_file_of_the_work_and_the_quarantined_one_none(
+    pull: Callable[..., Any], answers: Any
+) -> None:
+    spoiled = PDF + b"<html><body>pay</body></html>"
+
+    def answer(request: Any) -> bytes:
+        return answers.ok(spoiled if "a.example" in request.line else PDF, **TYPED)  # type: ignore[no-any-return]
+
+    got = pull(answer, URL, "http://b.example/1.pdf", download__check_pdf=False)
+    assert whole(got) and list(quarantined(got).values()) == [spoiled]
+    with closing(sqlite3.connect(got.root / "catalog.sqlite3")) as catalog:
+        assert catalog.execute("SELECT count(*) FROM artifacts WHERE path LIKE 'quarantine%'").fetchone() == (0,)
+
+
+@pytest.mark.requirement("DL-6")
+@pytest.mark.parametrize(("room", "ending"), [(0, b"<html></html>"), (1 << 30, b"")], ids=["no room", "merely cut off"])
+def test_fault_30_what_has_no_room_or_is_merely_broken_is_not_kept(
+    pull: Callable[..., Any], answers: Any, room: int, ending: bytes
+) -> None:
+    got = pull(answers.ok(PDF[:-7] + ending, **TYPED), URL, download__quarantine_bytes=room)
+    assert (got.reason, got.files, quarantined(got)) == ("pdf-corrupt", {}, {})
+
+
+def quarantined(got: Any) -> dict[str, bytes]:
+    paths = (got.root / "quarantine").rglob("*")
+    return {path.relative_to(got.root).as_posix(): path.read_bytes() for path in paths if path.is_file()}

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from resources.artifacts.store import (
     Found,
+    Noted,
     Part,
     Stored,
     StoreError,
@@ -30,6 +31,7 @@ from resources.artifacts.store import (
 )
 
 PART_PREFIX = ".part-"
+_NOTE = "user.docstokg"  # an extended attribute
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,9 +54,12 @@ class PartFile:
                 remaining = remaining[os.write(fd, remaining) :]
         self.bytes_written += len(chunk)
 
-    def move_to(self, folder: int, name: str) -> None:
+    def move_to(self, folder: int, name: str, note: bytes = b"") -> None:
         """Bring the bytes to the disk, then take the final name, then bring that to the disk; the part is over."""
         with self._usable() as (own_folder, fd):
+            if note:
+                with suppress(OSError):  # not every file system keeps them, or as many bytes
+                    os.setxattr(fd, _NOTE, note)
             os.fsync(fd)
             os.replace(self.path.name, name, src_dir_fd=own_folder, dst_dir_fd=folder)
             os.fsync(folder)
@@ -107,16 +112,26 @@ class FileSystemStore:
             fd = os.open(name, _NEW_FILE, 0o666, dir_fd=opened)
             return PartFile(self.root / relative_path, os.dup(opened), fd)
 
-    def commit(self, part: Part, path: str, sha256: str) -> Stored:
-        """A symbolic link that has the name is replaced too, not followed."""
+    def commit(self, part: Part, path: str, sha256: str, note: bytes = b"") -> Stored:
+        """A symbolic link that has the name is replaced too, not followed. Under the name of a hash nobody would look for a
+        note, and the file may be of several works."""
         assert isinstance(part, PartFile)
         try:
             place = final_path(self.layout, path, sha256)
             with self._at(place, create=True) as (folder, name):
-                part.move_to(folder, name)
+                part.move_to(folder, name, note if place == path else b"")
         finally:
             part.discard()
         return Stored(place, part.bytes_written)
+
+    def noted(self, path: str) -> Noted | None:
+        with suppress(OSError, StoreError):
+            note = os.getxattr(self.root / path, _NOTE, follow_symlinks=False)  # one step where there is nothing
+            sha256, size = self.sha256_of(path)
+            with self._at(path) as (folder, _):
+                os.fsync(folder)  # whoever stored it may have been killed before that
+            return Noted(note, sha256, size)
+        return None
 
     def open_read(self, relative_path: str) -> BufferedReader:
         with self._at(relative_path) as (folder, name):

@@ -80,7 +80,7 @@ class S3Store:
     def begin(self, folder: str) -> PartFile:
         return self._spool.begin(folder)
 
-    def commit(self, part: Part, path: str, sha256: str) -> Stored:
+    def commit(self, part: Part, path: str, sha256: str, note: bytes = b"") -> Stored:
         assert isinstance(part, PartFile)
         try:
             place = final_path(self.layout, path, sha256)
@@ -89,6 +89,9 @@ class S3Store:
         finally:
             part.discard()
         return Stored(place, part.bytes_written)
+
+    def noted(self, path: str) -> None:
+        """To look would cost a request for each work."""
 
     def open_read(self, path: str) -> BinaryIO:
         with self._told(path):

@@ -2,7 +2,7 @@
 remedies. A store knows bytes and relative paths; what a file is called is decided by the domain.
 
 Two layouts: `readable` takes the path as it is given; `cas` keeps a file under the hash of its bytes, the same bytes once, and
-leaves the given name to the catalog.
+leaves the given name to the catalog. Either leaves what is in quarantine under the name that it has there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 CAS = "cas"
+QUARANTINE = "quarantine"  # the folder of files that are not what they say
 
 
 class StoreError(Exception):
@@ -44,6 +45,15 @@ class Found:
     changed_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A whole file with the note that was kept with it, and what its bytes are now."""
+
+    note: bytes
+    sha256: str
+    bytes: int
+
+
 class Part(Protocol):
     """A file that is being written, under a name that nobody reads."""
 
@@ -65,10 +75,14 @@ class ArtifactStore(Protocol):
 
     def begin(self, folder: str) -> Part: ...
 
-    def commit(self, part: Part, path: str, sha256: str) -> Stored:
+    def commit(self, part: Part, path: str, sha256: str, note: bytes = b"") -> Stored:
         """Give the part, whose bytes have this hash, its final name: `path`, or in layout `cas` the one made of the hash. When
         this returns, the file survives a loss of power; before, there is none. What had the name before is replaced: in one
-        layout a name belongs to one work, in the other to one hash, so it was an older or a damaged copy."""
+        layout a name belongs to one work, in the other to one hash, so it was an older or a damaged copy. The note goes with
+        the file where that costs next to nothing; else it is dropped."""
+
+    def noted(self, path: str) -> Noted | None:
+        """What lies under a final name and has a note, hashed again and durable; None when nothing does, or it cannot be read."""
 
     def open_read(self, path: str) -> BinaryIO:
         """FileNotFoundError when it is not there."""
@@ -93,9 +107,10 @@ class ArtifactStore(Protocol):
 
 def final_path(layout: str, path: str, sha256: str) -> str:
     """Fanned out over 65,536 folders, so that none of them grows long with millions of files."""
-    *_, name = names_of(path)
-    if layout != CAS:
+    names = names_of(path)
+    if layout != CAS or names[0] == QUARANTINE:
         return path
+    name = names[-1]
     return f"{CAS}/{sha256[:2]}/{sha256[2:4]}/{sha256}{name[name.rfind('.') :] if '.' in name else ''}"
 
 

@@ -38,6 +38,7 @@ from resources.catalog.rows import (
     Run,
     SetAside,
     StoredAttempt,
+    UpTo,
     artifact_from_row,
     artifact_to_row,
     artifacts_of,
@@ -62,7 +63,7 @@ from resources.catalog.schema import (
     set_aside,
 )
 from resources.catalog.spending import Spending
-from resources.records import AttemptRecord, Classification, Kind, Reason
+from resources.records import AttemptRecord, Classification, Kind, Reason, Status
 
 Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
 _PAGE = 1_000
@@ -243,16 +244,20 @@ class Catalog(Queue, Hosts, Spending):
             return [dict(row) for row in rows]
 
     @patiently
-    def counted_up_to(self, year: int | None, attempt: int, revision: int) -> tuple[int, int, int]:
+    def counted_up_to(self, year: int | None, attempt: int, revision: int) -> tuple[UpTo, UpTo]:
         """How many attempts of a year there are up to a position, how many outcomes up to a revision, and how many in all."""
-        of_year = [] if year is None else [year_is(attempts.c.year, year)]
-        tried = select(sql.count()).select_from(attempts).where(attempts.c.id <= attempt, *of_year)
+        tried = select(sql.count()).select_from(attempts)
         ended = select(sql.count()).select_from(catalog_entries)
         if year is not None:
+            tried = tried.where(year_is(attempts.c.year, year))
             ended = ended.where(year_is(catalog_entries.c.year, year))
         with self._read() as connection:
-            before = connection.scalar(ended.where(catalog_entries.c.revision <= revision)) or 0
-            return connection.scalar(tried) or 0, before, connection.scalar(ended) or 0
+            some = (tried.where(attempts.c.id <= attempt), ended.where(catalog_entries.c.revision <= revision))
+            first, second = (
+                UpTo(connection.scalar(part) or 0, connection.scalar(whole) or 0)
+                for part, whole in zip(some, (tried, ended), strict=True)
+            )
+        return first, second
 
     @patiently
     def artifacts_of(self, work_id: str) -> list[Artifact]:
@@ -350,6 +355,13 @@ class Catalog(Queue, Hosts, Spending):
         with self._read() as connection:
             rows = connection.execute(select(attempts).where(*same).order_by(attempts.c.id)).mappings()
             return [attempt_from_row(row).record for row in rows]
+
+    def attempts_with(self, key: str, status: Status) -> Iterator[AttemptRecord]:
+        """The attempts of this status whose `extra` has something under `key`, in their order. Reads all attempts."""
+        found = select(attempts).where(attempts.c.status == str(status), attempts.c.extra.like(f'%"{key}":%'))
+        with self._read() as connection:
+            for row in connection.execute(found.order_by(attempts.c.id)).mappings():
+                yield attempt_from_row(row).record
 
     def entry_columns_after(self, revision: int, limit: int) -> Columns:
         """The outcomes that changed after `revision`, each as it is now, column by column and as they are stored."""

@@ -200,6 +200,13 @@ class OutcomeCount:
     count: int
 
 
+class UpTo(NamedTuple):
+    """How many rows there are up to a position, and beyond it too."""
+
+    some: int
+    all: int
+
+
 class StoredAttempt(NamedTuple):
     position: int
     record: AttemptRecord

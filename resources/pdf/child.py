@@ -1,13 +1,15 @@
 """The child that reads PDFs for `inspector`: a path a line comes in, the facts go out as a line of JSON.
 
-Whatever a file does to the parser, it does it here, under limits of memory and processor time; a limit that was reached is
-an answer too. Ends when its standard input does, and so with its parent. Knows nothing of what the facts are for.
+Whatever a file does to the parser, it does it here, under limits of memory and processor time. A limit that was reached is
+an answer too; that of memory is an exit code, because an answer needs some. Ends when its standard input does, and so with its
+parent. Knows nothing of what the facts are for.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import resource
 import signal
@@ -18,6 +20,8 @@ from typing import Any, BinaryIO
 from pypdf import PageObject, PdfReader
 from pypdf.errors import LimitReachedError
 from pypdf.generic import StreamObject
+
+from resources.pdf.inspector import OUT_OF_MEMORY
 
 PAGES_READ = 2  # the first may be a cover sheet
 MAX_TEXT = 6_000  # characters of each page
@@ -67,7 +71,7 @@ def answer(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             return facts_of(file)
     except MemoryError:
-        return {"limit": "memory"}
+        raise
     except (RecursionError, LimitReachedError) as error:
         return {"limit": f"depth or size ({type(error).__name__})"}
     except Exception as error:  # a parser of hostile files raises anything
@@ -85,19 +89,22 @@ def main(memory: int, cpu_s: int) -> None:
         signal.signal(ending, signal.SIG_IGN)  # parent still wants its answer, and its end is ours
     for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
         resource.setrlimit(kind, (most, most))
-    at_start = _peak()  # Linux hands down that of the parent
-    print("ready", flush=True)
+    enough = max(_peak(), memory // 2)  # Linux hands down the peak of the parent
+    print(enough, flush=True)
     for line in sys.stdin:
         used = resource.getrusage(resource.RUSAGE_SELF)
         soft = int(used.ru_utime + used.ru_stime) + 1 + cpu_s  # the limit is of the process; this is the file's share
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
         reply = answer(json.loads(line))
-        if _peak() > max(at_start, memory // 2):
-            reply = {"limit": "memory"}  # the parser may have swallowed the error, and gone on without what it lacked
+        if _peak() > enough:
+            raise MemoryError  # the parser may have swallowed the error, and gone on without what it lacked
         print(json.dumps(reply), flush=True)
         if "limit" in reply:
             return  # what is left of the memory may be too little for the next one
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    try:
+        main(int(sys.argv[1]), int(sys.argv[2]))
+    except MemoryError:  # its traceback holds all that filled the memory, so nothing new is made here
+        os._exit(OUT_OF_MEMORY)

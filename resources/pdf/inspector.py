@@ -1,8 +1,9 @@
 """Asks a child process what a PDF says of itself: pages, metadata, the text of its first pages. Judges nothing.
 
 Every PDF library can be made to eat gigabytes or to run for ever. So the parser lives in children (`child.py`) with limits of
-memory and processor time, and a deadline here; one that reached a limit is replaced. One that ended for any other reason says
-nothing of the file, which is asked for once more. They start with the first PDF, serve until `close`, and end by themselves when
+memory and processor time, and a deadline here; one that reached a limit is replaced. Of one that ends without an answer the exit
+code tells, and the memory that it had used. One that ended for any other reason says nothing
+of the file, which is asked for once more. They start with the first PDF, serve until `close`, and end by themselves when
 this process does, because their standard input does.
 """
 
@@ -18,7 +19,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 MEMORY_BYTES = 768 * 1024 * 1024  # of address space, the interpreter included
 CPU_S = 3
 DEADLINE_S = 30.0
+OUT_OF_MEMORY = 75  # an exit code of the child
 _START_S = 60.0
 _MAX_REPLY = 1024 * 1024
 
@@ -100,12 +101,17 @@ class _Child:
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
-        if self._line(_START_S) != b"ready\n":
-            self.end()
-            raise OSError(f"the PDF reader ended at its start (code {self._process.returncode})")
+        self._ended: tuple[int, int] | None = None
+        try:
+            self._enough = int(
+                self._line(_START_S) or b""
+            )  # the most memory, in bytes, that one in good health has used
+        except ValueError:
+            code, _ = self.end()
+            raise OSError(f"the PDF reader ended at its start (code {code})") from None
 
     def ask(self, path: str, deadline_s: float) -> dict[str, Any]:
-        """OSError when it ended without an answer and not by its limit of processor time."""
+        """OSError when it ended without an answer, and not by one of its limits."""
         try:
             self._in.write(json.dumps(path).encode() + b"\n")
             line = self._line(deadline_s)
@@ -116,19 +122,24 @@ class _Child:
         try:
             reply: dict[str, Any] = json.loads(line)
         except ValueError:
-            code = self.end()
-            if code != -signal.SIGXCPU:
-                raise OSError(f"the PDF reader ended by itself or was killed (code {code})") from None
-            return {"limit": "processor time"}
+            code, most_memory = self.end()
+            if code == -signal.SIGXCPU:
+                return {"limit": "processor time"}
+            if code == OUT_OF_MEMORY or most_memory > self._enough:
+                return {"limit": "memory"}
+            raise OSError(f"the PDF reader ended by itself or was killed (code {code})") from None
         return reply
 
-    def end(self) -> int:
-        """The exit code, which is its own when it had ended already."""
-        self._in.close()
-        self._out.close()
-        with suppress(ProcessLookupError):
-            self._process.kill()
-        return self._process.wait()
+    def end(self) -> tuple[int, int]:
+        """The exit code, which is its own when it had ended already, and the most memory that it ever used, in bytes."""
+        if self._ended is None:
+            self._in.close()
+            self._out.close()
+            os.kill(self._process.pid, signal.SIGKILL)  # Popen would take its exit code, and what it had used were lost
+            _, status, used = os.wait4(self._process.pid, 0)
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self._ended = self._process.returncode, used.ru_maxrss * 1024
+        return self._ended
 
     def _line(self, deadline_s: float) -> bytes | None:
         """The next line, or what came of it before the child ended; None when the time is over."""

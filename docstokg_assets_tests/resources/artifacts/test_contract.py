@@ -12,6 +12,8 @@ import pytest
 
 from docstokg_assets_tests.resources.artifacts.conftest import PIECE
 from resources.artifacts import ArtifactStore, StoreError
+from resources.artifacts.quarantine import Quarantine
+from resources.artifacts.store import QUARANTINE
 
 
 def digest(content: bytes) -> str:
@@ -64,6 +66,26 @@ def test_the_layout_decides_the_path(any_store: Any) -> None:
         name = digest(content)
         assert one == other == f"cas/{name[:2]}/{name[2:4]}/{name}.pdf"
     assert paths(any_store) == sorted({one, other})
+
+
+@pytest.mark.requirement("DL-6")
+def test_what_is_in_quarantine_is_kept_out_of_the_layout_once_and_within_its_bound(any_store: Any) -> None:
+    def take(content: bytes, quarantine: Quarantine) -> str | None:
+        part = any_store.begin("PDF")
+        part.write(content)
+        return quarantine.take(part, digest(content), "pdf")
+
+    quarantine = Quarantine(any_store, max_bytes=10)
+    first = take(b"4 by", quarantine)
+    assert first == f"{QUARANTINE}/{digest(b'4 by')}.pdf" == take(b"4 by", quarantine)
+    assert any_store.sha256_of(first) == (digest(b"4 by"), 4)
+    later = Quarantine(any_store, max_bytes=10)  # of another process: what lies there counts
+    assert take(b"7 bytes", later) is None
+    second = take(b"6 byte", later)
+    assert second is not None and take(b"1", later) is None
+    assert {found.path for found in any_store.iter_files(QUARANTINE)} == {first, second}
+    assert paths(any_store) == [] and parts_of(any_store) == []
+    assert any_store.delete(first) and not any_store.exists(first)
 
 
 @pytest.mark.requirement("DL-4")

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
+import psycopg
 import pytest
+from pydantic import SecretStr
 
 from resources.catalog import (
     Batch,
@@ -287,6 +289,24 @@ def test_threads_that_claim_at_once_share_the_works(catalog: Catalog) -> None:
         thread.join()
     assert lost == [] and sorted(taken) == sorted(f"W{n}" for n in range(200))
     assert catalog.queue_counts().done == 200
+
+
+@pytest.mark.requirement("CAT-2")
+@pytest.mark.parametrize("location", ["postgres"], indirect=True)
+def test_a_claim_passes_over_what_another_is_claiming_and_does_not_wait_for_him(
+    catalog: Catalog, location: Location
+) -> None:
+    catalog.enqueue([item(f"W{n}") for n in range(6)])
+    assert isinstance(location, SecretStr)
+    with psycopg.connect(location.get_secret_value()) as another:
+        another.execute("SELECT 1 FROM docstokg.queue WHERE work_id IN ('W0', 'W1', 'W2') FOR UPDATE")
+        found: list[str] = []
+        claiming = threading.Thread(target=lambda: found.extend(claimed(catalog)))
+        claiming.start()
+        claiming.join(20)  # if it waited, it would do so until the other one ends, below
+        assert found == ["W3", "W4", "W5"]
+    claiming.join()
+    assert claimed(catalog) == ["W0", "W1", "W2"]
 
 
 @pytest.mark.requirement("HTTP-10")
