@@ -51,6 +51,7 @@ class ListConfig(dg.Config):
     kinds={"python", "parquet"},
     owners=["team:content-download"],
     code_version="2",
+    metadata=shown.columns("openalex_works"),
     pool="openalex",
 )
 def openalex_works(

@@ -29,6 +29,7 @@ GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 20
     kinds={"python", "parquet", "sqlite"},
     owners=["team:content-download"],
     code_version="1",
+    metadata=shown.columns("resolver_plans"),
 )
 def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
     """How each work will be looked for: its known copies in the order of trying, and the providers that must be asked.

@@ -23,6 +23,7 @@ from resources.whole_file import whole_file
     kinds={"python", "duckdb", "parquet"},
     owners=["team:content-download"],
     code_version="1",
+    metadata=shown.columns("run_metrics"),
     # A nightly delta that no longer comes is seen here, and nowhere else.
     freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=72), warn_window=timedelta(hours=36)),
 )
@@ -54,5 +55,6 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
             **shown_tables,
             **numbers,
             "report file": shown.place(path),
+            "run folder": shown.place(root / context.run.run_id),
         }
     )

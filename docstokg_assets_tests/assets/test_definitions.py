@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -15,6 +17,7 @@ import yaml
 
 from docstokg_assets.definitions import defs
 from docstokg_assets.partitions import year_partitions
+from docstokg_assets.telemetry.lake import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ["openalex_works", "resolver_plans", "downloaded_artifacts", "manifest_parquet", "run_metrics"]
@@ -33,6 +36,38 @@ def test_the_five_assets_form_one_chain_by_year() -> None:
         assert node.parent_keys == ({dg.AssetKey(before)} if before else set())
         assert isinstance(node.partitions_def, dg.TimeWindowPartitionsDefinition)
         assert node.description and node.owners and node.kinds and node.code_version
+
+
+@pytest.mark.requirement("ORC-1")
+def test_each_asset_names_the_file_and_line_where_it_is_defined() -> None:
+    for name in ASSETS:
+        (place,) = _metadata(name)["dagster/code_references"].code_references
+        lines = Path(place.file_path).read_text().splitlines()[place.line_number - 1 :]
+        assert any(line.startswith(f"def {name}(") for line in lines[:15]), place
+
+
+@pytest.mark.requirement("ORC-1", "TEL-6")
+def test_the_columns_of_the_lake_are_shown_with_their_meaning_and_where_they_come_from() -> None:
+    shown = {name: _metadata(name).get("dagster/column_schema") for name in ASSETS}
+    assert shown.pop("downloaded_artifacts") is None, "it has files and no table"
+    names = {name: [column.name for column in schema.columns] for name, schema in shown.items() if schema}
+    assert names["openalex_works"] == ["year", *SCHEMAS["works"].names]
+    assert names["resolver_plans"] == ["year", *SCHEMAS["plans"].names]
+    assert names["run_metrics"] == ["year", *SCHEMAS["metrics"].names]
+    both = [f"{table}.{name}" for table in ("attempts", "outcomes") for name in ("year", *SCHEMAS[table].names)]
+    assert names["manifest_parquet"] == both, "two tables in one asset"
+    assert all(column.description for schema in shown.values() if schema for column in schema.columns)
+
+    for name in ("resolver_plans", "manifest_parquet", "run_metrics"):
+        lineage = _metadata(name)["dagster/column_lineage"].deps_by_column
+        assert lineage and lineage.keys() <= set(names[name])
+        for dep in (dep for deps in lineage.values() for dep in deps):
+            upstream = dep.asset_key.to_user_string()
+            assert dep.column_name in names[upstream] and ASSETS.index(upstream) < ASSETS.index(name)
+
+
+def _metadata(asset: str) -> Mapping[str, Any]:
+    return defs.resolve_asset_graph().get(dg.AssetKey(asset)).metadata
 
 
 @pytest.mark.requirement("ORC-1")

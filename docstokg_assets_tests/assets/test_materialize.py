@@ -23,6 +23,7 @@ from docstokg_assets.config.models import POLICIES
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.sandbox import Sandbox
 from resources.artifacts.file_system import FileSystemStore
+from docstokg_assets.telemetry.views import open_lake
 from resources.catalog import Catalog
 from resources.dagster_resources import (
     ArtifactStoreResource,
@@ -146,6 +147,35 @@ def test_a_second_run_downloads_nothing_again_and_doubles_nothing(runs: TwoRuns)
     works = list(works_of_year(LakeFolder(runs.data_root / "lake"), YEAR))
     assert len(works) == len({work.work_id for work in works}) == metadata_of(runs.first, "resolver_plans")["works"]
     assert any(work.locations and work.locations[0].pdf_url for work in works)
+
+
+@pytest.mark.requirement("ORC-1", "TEL-6")
+def test_outcomes_and_attempts_hold_what_plans_and_works_said(runs: TwoRuns) -> None:
+    """What the UI shows as lineage of the columns of `manifest_parquet`."""
+    with open_lake(LakeFolder(runs.data_root / "lake")) as lake:
+        said = lake.execute(
+            """SELECT count(*), count(*) FILTER (o.title IS DISTINCT FROM w.title OR o.doi IS DISTINCT FROM w.doi),
+                      count(*) FILTER (EXISTS (FROM plans p WHERE p.work_id = o.work_id AND (p.url, p.resolver, p.tier) = (o.url, o.resolver, o.tier)))
+               FROM outcomes o LEFT JOIN works w USING (work_id)"""
+        ).fetchone()
+        asked = lake.execute(
+            "SELECT count(*) FROM attempts a SEMI JOIN plans p USING (work_id, url, host, resolver, tier)"
+        )
+        planned_and_asked = asked.fetchone()
+    assert said is not None and said[0] > 20 and said[1] == 0 and said[2] > 0
+    assert planned_and_asked is not None and planned_and_asked[0] > 0
+
+
+@pytest.mark.requirement("ORC-1")
+def test_what_dagster_plots_and_links_is_there(runs: TwoRuns) -> None:
+    passed, measured = metadata_of(runs.first, "downloaded_artifacts"), metadata_of(runs.first, "run_metrics")
+    numbers = {"works", "finished", "coverage", "bytes", "requests", "works per second"}
+    assert numbers <= {name for name, value in passed.items() if isinstance(value, int | float)}
+    indicators = {"yield", "saved", "bytes", "ttfp_p50_s", "ttfp_p95_s", "ratio_429"}
+    assert indicators <= {name for name, value in measured.items() if isinstance(value, int | float)}
+    for shown in (passed, measured):
+        assert Path(shown["run folder"]) == runs.data_root / runs.first.run_id and Path(shown["run folder"]).is_dir()
+    assert Path(measured["report file"]).read_text() == measured["report"]
 
 
 @pytest.mark.requirement("ORC-5", "TEL-7")
