@@ -155,7 +155,7 @@ def test_outcomes_and_attempts_hold_what_plans_and_works_said(runs: TwoRuns) -> 
     with open_lake(LakeFolder(runs.data_root / "lake")) as lake:
         said = lake.execute(
             """SELECT count(*), count(*) FILTER (o.title IS DISTINCT FROM w.title OR o.doi IS DISTINCT FROM w.doi),
-                      count(*) FILTER (EXISTS (FROM plans p WHERE p.work_id = o.work_id AND (p.url, p.resolver, p.tier) = (o.url, o.resolver, o.tier)))
+                      (SELECT count(*) FROM outcomes SEMI JOIN plans USING (work_id, url, resolver, tier))
                FROM outcomes o LEFT JOIN works w USING (work_id)"""
         ).fetchone()
         asked = lake.execute(
