@@ -4,7 +4,7 @@ import dagster as dg
 
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
-from docstokg_assets.assets.steps import configuration, plain_failures, year_of
+from docstokg_assets.assets.steps import configuration, plain_ends, year_of
 from docstokg_assets.partitions import years
 from docstokg_assets.telemetry.views import bring_up_to_date, views_file
 from resources.dagster_resources import CatalogResource
@@ -25,7 +25,7 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
     Only what is new since the last export is written, for all years at once; parts are never changed. `telemetry.duckdb` in
     the data root has views over them for any DuckDB client, unless the lake is in a bucket.
     """
-    with plain_failures():
+    with plain_ends(context):
         config = configuration(catalog)
         lake = config.lake_files()
         with catalog.open(config.data_root) as opened:

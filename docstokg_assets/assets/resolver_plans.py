@@ -7,7 +7,7 @@ import dagster as dg
 
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.openalex_works import openalex_works
-from docstokg_assets.assets.steps import configuration, plain_failures, year_of
+from docstokg_assets.assets.steps import configuration, plain_ends, year_of
 from docstokg_assets.deletions import Ended, deleted_of_year, without_deleted
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.orchestrator import open_snapshot, resolvers_of
@@ -41,7 +41,7 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
     """
     year = year_of(context)
     of = (year, 0) if year == newest_year() else (year,)
-    with plain_failures():
+    with plain_ends(context):
         config = configuration(catalog)
         lake = config.lake_files()
         with catalog.open(config.data_root) as opened:

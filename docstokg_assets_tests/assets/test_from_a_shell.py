@@ -64,6 +64,11 @@ def end_midway(sandbox: Sandbox, place: tuple[Path, Path], catalog_file: Path, e
     finally:
         sandbox.clear_faults()
     assert run.returncode != 0 and "DagsterExecutionInterruptedError" in output
+    with dg.DagsterInstance.from_config(str(place[1])) as instance:
+        (ended,) = instance.get_runs()
+    # A person's wish, or a machine that goes down: runs that failed are looked into, and may be started again.
+    wanted = dg.DagsterRunStatus.CANCELED if ending is signal.SIGINT else dg.DagsterRunStatus.FAILURE
+    assert ended.status is wanted
 
 
 @pytest.mark.requirement("ORC-2")

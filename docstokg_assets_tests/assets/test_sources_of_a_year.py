@@ -179,6 +179,7 @@ def test_a_work_that_a_later_snapshot_names_as_deleted_is_not_looked_for_and_its
     with Catalog.open(catalog_file) as catalog:
         after = {e.work_id: e for e in catalog.entries_of(gone)}
         assert catalog.queue_counts(YEAR).leased == 0
+        assert "deleted" not in dict(catalog.records_of([stored.work_id]))[stored.work_id], "it can still be verified"
     assert after[stored.work_id] == stored and (tmp_path / "data" / str(stored.path)).is_file()
     for work_id in (waiting, failed.work_id):
         assert (after[work_id].reason, after[work_id].retry_at) == (Reason.WORK_DELETED, None)
