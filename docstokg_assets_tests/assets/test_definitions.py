@@ -14,10 +14,12 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
 from docstokg_assets.definitions import defs
 from docstokg_assets.partitions import year_partitions
 from docstokg_assets.telemetry.lake import SCHEMAS
+from docstokg_assets.telemetry.metrics import SLOS
 
 ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ["openalex_works", "resolver_plans", "downloaded_artifacts", "manifest_parquet", "run_metrics"]
@@ -36,6 +38,32 @@ def test_the_five_assets_form_one_chain_by_year() -> None:
         assert node.parent_keys == ({dg.AssetKey(before)} if before else set())
         assert isinstance(node.partitions_def, dg.TimeWindowPartitionsDefinition)
         assert node.description and node.owners and node.kinds and node.code_version
+
+
+@pytest.mark.requirement("ORC-2")
+def test_listing_and_downloading_count_against_their_pools() -> None:
+    """How many may go at once is in the instance: test_instance and test_backfill."""
+    pools = {node.name: node.definition.pools for node in defs.resolve_job_def("collect_year").nodes}
+    drained = {node.name: node.definition.pools for node in defs.resolve_job_def("drain").nodes}
+    assert {name: set(of) for name, of in (pools | drained).items() if of} == {
+        "openalex_works": {"openalex"},
+        "downloaded_artifacts": {"downloads"},
+        "drain_queue": {"downloads"},
+    }
+
+
+@pytest.mark.requirement("ORC-5", "TEL-7")
+def test_every_objective_is_a_check_corruption_blocks_and_a_night_without_news_is_seen() -> None:
+    graph = defs.resolve_asset_graph()
+    checks = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    names = {"corruption": "no_corruption"}  # which reads the files themselves
+    assert {names.get(slo.name, slo.name) for slo in SLOS} <= checks.keys()
+    assert [name for name, spec in checks.items() if spec.blocking] == ["no_corruption"]
+    assert all(spec.description for spec in checks.values())
+    policy = graph.get(dg.AssetKey("run_metrics")).freshness_policy
+    assert isinstance(policy, TimeWindowFreshnessPolicy), "the window of the UI"
+    windows = [window.to_timedelta() for window in (policy.warn_window, policy.fail_window) if window]
+    assert windows == [dt.timedelta(hours=36), dt.timedelta(hours=72)]
 
 
 @pytest.mark.requirement("ORC-1")
@@ -117,6 +145,9 @@ def test_the_instance_file_is_accepted_by_dagster(tmp_path: Path) -> None:
         assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 3  # type: ignore[union-attr]
         assert instance.run_monitoring_enabled
         assert instance.run_retries_enabled
+        assert instance.get_settings("freshness") == {"enabled": True}, "else nobody notices a night without news"
+        assert instance.run_monitoring_settings["max_runtime_seconds"] == 86_400
+        assert set(instance.get_settings("retention")) == {"schedule", "sensor"}
 
 
 @pytest.mark.requirement("ORC-2")

@@ -20,9 +20,11 @@ from docstokg_assets.assets.openalex_works import openalex_works
 from docstokg_assets.assets.resolver_plans import resolver_plans
 from docstokg_assets.assets.run_metrics import run_metrics
 from docstokg_assets.config.models import POLICIES
+from docstokg_assets.definitions import defs
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.sandbox import Sandbox
 from resources.artifacts.file_system import FileSystemStore
+from docstokg_assets.sensors import works_due
 from docstokg_assets.telemetry.views import open_lake
 from resources.catalog import Catalog
 from resources.dagster_resources import (
@@ -288,6 +290,38 @@ def test_a_year_is_materialised_with_the_lake_in_a_bucket(
     assert metadata_of(result, "manifest_parquet")["lake"] == place
     assert metadata_of(result, "run_metrics")["saved"] > 0
     assert all(checks_of(result)[name].passed for name in ("manifest_agrees", "schema_is_stable"))
+
+
+@pytest.mark.requirement("ORC-1", "ORC-2", "ORC-3")
+def test_a_year_that_waits_for_slow_hosts_ends_at_its_deadline_with_its_coverage_and_the_sensor_continues_it(
+    sandbox: Sandbox, tmp_path: Path, write_config: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_file = write_config(tmp_path)
+    sandbox.add_fault(host="*.example", delay=60.0)
+    try:
+        began = time.monotonic()
+        first = materialize(config_file, deadline_s=4.0)
+        took = time.monotonic() - began
+    finally:
+        sandbox.clear_faults()
+    passed = metadata_of(first, "downloaded_artifacts")
+    assert first.success and passed["ended"] == "deadline" and took < 60.0
+    assert passed["coverage"] < 1.0 and passed["still to do"] > 0 and metadata_of(first, "run_metrics")["report"]
+
+    monkeypatch.setenv("DTKG_CONFIG", str(config_file))
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(instance, definitions=defs, resources=defs.resources) as context,
+    ):
+        (request,) = works_due.evaluate_tick(context).run_requests or ()
+        assert (request.job_name, request.partition_key) == ("continue_year", str(YEAR))
+        rest = defs.resolve_job_def("continue_year").execute_in_process(
+            partition_key=request.partition_key, run_config=request.run_config, instance=instance
+        )
+    finished = metadata_of(rest, "downloaded_artifacts")
+    assert finished["still to do"] == 0 and finished["coverage"] > passed["coverage"]
+    assert finished["finished"] + finished["waiting"] == finished["works"] == passed["works"]
+    assert not rest.asset_materializations_for_node("openalex_works"), "the list is not asked for again"
 
 
 @pytest.mark.requirement("ORC-1")

@@ -109,6 +109,15 @@ def test_an_operator_launches_watches_ends_and_backfills_years(page: Page, dagst
     expect(page.get_by_text("ttfp_p95_s").first).to_be_visible()
     keep(page, "checks")
 
+    # What a column means, where it comes from, and where its asset is defined.
+    page.goto(f"{dagster.url}/assets/resolver_plans?view=overview")
+    expect(page.get_by_text("changes when there is something new to try").first).to_be_visible()
+    expect(page.get_by_text("resolver_plans.py").first).to_be_visible()
+    keep(page, "columns")
+    page.goto(f"{dagster.url}/assets/manifest_parquet?view=lineage&column=outcomes.title")
+    expect(page.get_by_text("openalex_works").first).to_be_visible()
+    keep(page, "lineage-of-a-column")
+
     page.set_viewport_size({"width": 1600, "height": 1500})
     page.goto(f"{dagster.url}/assets/run_metrics?view=partitions&partition=2024")
     expect(page.get_by_text("yield_reachable").first).to_be_visible()
