@@ -36,7 +36,7 @@ from resources.settings import SettingsError
 _EXPLAINED = (SettingsError, CatalogError, StoreError, LimiterUnavailable, SourceError, FolderError, HttpError)
 
 
-Step = dg.AssetExecutionContext | dg.OpExecutionContext
+Step = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
 
 
 @contextmanager
@@ -116,10 +116,10 @@ def ended_in_order(stop: threading.Event) -> Iterator[None]:
         return
     usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    ended_by: list[int] = []
+    ended_by: list[signal.Signals] = []
 
     def end(number: int, frame: object) -> None:
-        ended_by.append(number)
+        ended_by.append(signal.Signals(number))
         stop.set()
         for each, handler in usual.items():
             signal.signal(each, handler)
