@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from docstokg_assets.plans import make_plan, plan_rows
+from docstokg_assets.plans import make_plan, plan_columns
 from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers
 from docstokg_assets.sandbox import records
 from docstokg_assets.sandbox.mix import Mix
@@ -26,6 +27,7 @@ OTHER: dict[str, Any] = {
     "oa_status": "closed",
     "urls": ("https://a.example/1.pdf",),
 }
+NOW = datetime.now(UTC)
 COLUMNS = {f"{table}.{name}" for table, schema in SCHEMAS.items() for name in schema.names}
 
 
@@ -50,7 +52,7 @@ def test_a_plan_comes_from_the_columns_that_are_named_and_from_no_others() -> No
     works.append(Work("W1", pmid="1234"))
 
     def planned(work: Work) -> Any:
-        return [{**row, "year": None} for row in plan_rows(work, make_plan(work, resolvers))]
+        return {**plan_columns([(work, make_plan(work, resolvers))], NOW), "year": None}
 
     decide = set()
     for field in fields(Work):
