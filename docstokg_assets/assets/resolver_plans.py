@@ -29,7 +29,7 @@ GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 20
     group_name="content_download",
     kinds={"python", "parquet", "sqlite"},
     owners=["team:content-download"],
-    code_version="1",
+    code_version="2",
     metadata=shown.columns("resolver_plans"),
 )
 def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
