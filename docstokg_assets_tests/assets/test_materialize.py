@@ -23,9 +23,9 @@ from docstokg_assets.config.models import POLICIES
 from docstokg_assets.definitions import defs
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.sandbox import Sandbox
-from resources.artifacts.file_system import FileSystemStore
 from docstokg_assets.sensors import works_due
 from docstokg_assets.telemetry.views import open_lake
+from resources.artifacts.file_system import FileSystemStore
 from resources.catalog import Catalog
 from resources.dagster_resources import (
     ArtifactStoreResource,
