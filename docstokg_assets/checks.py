@@ -16,7 +16,7 @@ from docstokg_assets.assets import shown
 from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.assets.run_metrics import run_metrics
-from docstokg_assets.assets.steps import configuration, plain_failures
+from docstokg_assets.assets.steps import configuration, plain_ends
 from docstokg_assets.telemetry.account import lines_are_missing
 from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.metrics import SLOS, Scope, Verdict, compute_slis, judge
@@ -43,7 +43,7 @@ _OBJECTIVES = tuple(slo for slo in SLOS if slo.name != "corruption")
 )
 def objectives(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> Iterator[dg.AssetCheckResult]:
     """A year that misses an objective is worth a look, but nothing stops for it."""
-    with plain_failures(), open_lake(configuration(catalog).lake_files()) as lake:
+    with plain_ends(context), open_lake(configuration(catalog).lake_files()) as lake:
         verdicts = {verdict.name: verdict for verdict in judge(compute_slis(lake, Scope(_year(context))))}
     for slo in _OBJECTIVES:
         yield _as_check(verdicts[slo.name])
@@ -66,7 +66,7 @@ def no_corruption(
 ) -> dg.AssetCheckResult:
     """No bad file is kept: none is known as corrupt, and a sample of the year's files still has the hash it was stored with."""
     files, sample, bad = 0, list[Entry](), list[Entry]()
-    with plain_failures(), _stored(context, catalog, artifact_store) as (store, entries):
+    with plain_ends(context), _stored(context, catalog, artifact_store) as (store, entries):
         for files, entry in enumerate(entries, start=1):
             if entry.kind is Kind.PDF_CORRUPT or not entry.sha256:
                 bad.append(entry)
@@ -90,7 +90,7 @@ def files_are_there(
     """Catalog and disk agree: every file that the catalog names for the year is in the store."""
     files, missing = 0, list[Entry]()
     with (
-        plain_failures(),
+        plain_ends(context),
         _stored(context, catalog, artifact_store) as (store, entries),
         ThreadPoolExecutor(32) as asks,
     ):
@@ -111,7 +111,7 @@ def manifest_agrees(context: dg.AssetCheckExecutionContext, catalog: CatalogReso
     """Catalog, Parquet and the run's own manifest tell the same: no row of the year is missing, and none is there that the
     catalog does not have."""
     year, faults = _year(context), list[str]()
-    with plain_failures():
+    with plain_ends(context):
         config = configuration(catalog)
         root = config.data_root
         with catalog.open(root) as opened, open_lake(config.lake_files()) as lake:
@@ -143,7 +143,7 @@ def _rows_in_lake(lake: duckdb.DuckDBPyConnection, scope: Scope) -> dict[str, in
 @dg.asset_check(asset=manifest_parquet)
 def schema_is_stable(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> dg.AssetCheckResult:
     """Every Parquet part of the year has the columns of this version; older parts are read all the same, with blanks."""
-    with plain_failures():
+    with plain_ends(context):
         drifted = LakeWriter(configuration(catalog).lake_files()).drifted(_year(context))
     return dg.AssetCheckResult(
         passed=not drifted,

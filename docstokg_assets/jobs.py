@@ -8,7 +8,7 @@ from docstokg_assets.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.assets.openalex_works import openalex_works
 from docstokg_assets.assets.resolver_plans import resolver_plans
 from docstokg_assets.assets.run_metrics import run_metrics
-from docstokg_assets.assets.steps import plain_failures, services
+from docstokg_assets.assets.steps import plain_ends, services
 from resources.dagster_resources import (
     ArtifactStoreResource,
     CatalogResource,
@@ -44,7 +44,7 @@ def drain_queue(
     http_client: HttpClientResource,
 ) -> None:
     """One pass over whatever is due in the queue. Any number of machines may do so at once: each work is claimed by one."""
-    with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
+    with plain_ends(context), services(catalog, artifact_store, rate_limiter, http_client) as opened:
         one_pass(context, config, opened, config.year, config.year)
 
 

@@ -19,6 +19,7 @@ from docstokg_assets.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
 from resources.lake.files import LakeFiles, quoted
 
 _BATCH = 2_000
+_COLUMNS = tuple(name for name in WORK_FIELDS if name != "deleted")  # which is learnt after a record was kept
 _MEMORY = "300MB"
 _REPEATED = """
 CREATE TEMP TABLE repeated AS SELECT work_id, max(fetched_at) AS latest FROM every_work
@@ -48,7 +49,7 @@ def _latest_of_year(con: duckdb.DuckDBPyConnection, of_year: str) -> Iterator[Wo
     con.execute(_REPEATED.format(of_year=of_year))
     twice = {work_id for (work_id,) in con.execute(_AT_ONE_TIME.format(of_year=of_year)).fetchall()}
     given: set[str] = set()
-    for batch in con.sql(_LATEST.format(columns=", ".join(WORK_FIELDS), of_year=of_year)).to_arrow_reader(_BATCH):
+    for batch in con.sql(_LATEST.format(columns=", ".join(_COLUMNS), of_year=of_year)).to_arrow_reader(_BATCH):
         for work in _works_of(batch):
             if work.work_id not in twice or work.work_id not in given:
                 yield work
@@ -57,11 +58,11 @@ def _latest_of_year(con: duckdb.DuckDBPyConnection, of_year: str) -> Iterator[Wo
 
 
 def _works_of(batch: pa.RecordBatch) -> Iterator[Work]:
-    cells = {name: batch.column(name).to_pylist() for name in WORK_FIELDS if name != "locations"}
+    cells = {name: batch.column(name).to_pylist() for name in _COLUMNS if name != "locations"}
     cells["locations"] = _locations_of(batch.column("locations"))
     cells["urls"] = [tuple(urls or ()) for urls in cells["urls"]]
     cells["has_content"] = [bool(has) for has in cells["has_content"]]
-    for values in zip(*(cells[name] for name in WORK_FIELDS), strict=True):
+    for values in zip(*(cells[name] for name in _COLUMNS), strict=True):
         yield Work(*values)
 
 

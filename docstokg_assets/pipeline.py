@@ -335,7 +335,7 @@ class ResolverPipeline:
         return self._succeeded(outcome, pursuit)
 
     def _search(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> Search:
-        while (action := pursuit.next_action()) is not None:
+        while not work.deleted and (action := pursuit.next_action()) is not None:
             named = isinstance(action, Candidate) and action.target is not Target.LANDING
             if not named and (guess := self._guess(work, pursuit)) is not None:
                 pursuit.add(guess)
@@ -353,6 +353,9 @@ class ResolverPipeline:
                     self._doubt(action, work, pursuit.failures[action.key])
         if self._settings.dry_run:
             return _dry_run_outcome(pursuit)
+        if work.deleted and pursuit.html is None:
+            gone = {"deleted": work.deleted}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=gone)
         return conclude(pursuit)
 
     def _ask(self, names: Sequence[str], work: Work, pursuit: Pursuit) -> Generator[Request | Together, Any, None]:

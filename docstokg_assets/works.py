@@ -70,6 +70,7 @@ class Work:
     locations: tuple[Location, ...] = ()
     urls: tuple[str, ...] = ()  # given by the user, where the source is a list of URLs
     updated_date: str | None = None
+    deleted: str | None = None  # the day since which OpenAlex knows it no more; that is final
 
     @property
     def has_open_location(self) -> bool:

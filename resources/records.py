@@ -87,6 +87,7 @@ class Reason(StrEnum):
     NO_PDF_LINK = "no-pdf-link"
     WRONG_CAPTURE = "wrong-capture"  # an archive replayed another moment than was asked for
     NO_CANDIDATE = "no-candidate"  # nobody knows a copy
+    WORK_DELETED = "work-deleted"  # whoever listed the work has taken it out since
     DUPLICATE_URL_GLOBAL = "duplicate-url-global"
     HTML_ONLY = "html-only"
     DRY_RUN = "dry-run"
@@ -138,6 +139,7 @@ ENDINGS: Mapping[Reason, Ending] = {
     Reason.BLOCKED_ADDRESS: Ending.NEVER,
     Reason.BLOCKED_SCHEME: Ending.NEVER,
     Reason.DUPLICATE_URL_GLOBAL: Ending.NEVER,
+    Reason.WORK_DELETED: Ending.NEVER,
     Reason.DRY_RUN: Ending.NEVER,
 }
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.resolver_plans import resolver_plans
-from docstokg_assets.assets.steps import ended_in_order, plain_failures, services, year_of
+from docstokg_assets.assets.steps import Step, ended_in_order, plain_ends, services, year_of
 from docstokg_assets.dispatcher import PassResult
 from docstokg_assets.orchestrator import DownloadRun, Services
 from docstokg_assets.partitions import newest_year, years
@@ -65,7 +65,7 @@ def downloaded_artifacts(
     no year is known.
     """
     year = year_of(context)
-    with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
+    with plain_ends(context), services(catalog, artifact_store, rate_limiter, http_client) as opened:
         of = (year, 0) if year == newest_year() else year
         result, folder = one_pass(context, config, opened, year, of)
         metadata = {**_this_pass(result), **_the_year(opened.catalog, of), "run folder": shown.place(folder)}
@@ -73,7 +73,7 @@ def downloaded_artifacts(
 
 
 def one_pass(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    context: Step,
     config: PassConfig,
     opened: Services,
     year: int | None,
@@ -106,7 +106,7 @@ class _Watch:
 
     def __init__(
         self,
-        context: dg.AssetExecutionContext | dg.OpExecutionContext,
+        context: Step,
         catalog: Catalog,
         year: int | None,
         of: Years | None,

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from docstokg_assets.assets import shown
-from docstokg_assets.assets.steps import plain_failures, services, year_of
+from docstokg_assets.assets.steps import plain_ends, services, year_of
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.openalex import SourceError
 from docstokg_assets.orchestrator import DownloadRun, News, with_types
@@ -51,6 +51,7 @@ class ListConfig(dg.Config):
     kinds={"python", "parquet"},
     owners=["team:content-download"],
     code_version="2",
+    metadata=shown.columns("openalex_works"),
     pool="openalex",
 )
 def openalex_works(
@@ -68,7 +69,7 @@ def openalex_works(
     off goes on where it was. Nothing is downloaded here.
     """
     year = year_of(context)
-    with plain_failures(), services(catalog, artifact_store, rate_limiter, http_client) as opened:
+    with plain_ends(context), services(catalog, artifact_store, rate_limiter, http_client) as opened:
         source = _source(opened.config)
         position = _Position(opened.catalog, opened.config, year, config.news)
         collected, first = Collected(through=position.through), list[Work]()

@@ -7,9 +7,10 @@ import dagster as dg
 
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.openalex_works import openalex_works
-from docstokg_assets.assets.steps import configuration, plain_failures, year_of
+from docstokg_assets.assets.steps import configuration, plain_ends, year_of
+from docstokg_assets.deletions import Ended, deleted_of_year, without_deleted
 from docstokg_assets.lake_reader import works_of_year
-from docstokg_assets.orchestrator import resolvers_of
+from docstokg_assets.orchestrator import open_snapshot, resolvers_of
 from docstokg_assets.partitions import newest_year, years
 from docstokg_assets.sources import plan_works
 from docstokg_assets.telemetry.lake import LakeWriter
@@ -28,27 +29,33 @@ GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 20
     group_name="content_download",
     kinds={"python", "parquet", "sqlite"},
     owners=["team:content-download"],
-    code_version="1",
+    code_version="2",
+    metadata=shown.columns("resolver_plans"),
 )
 def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
     """How each work will be looked for: its known copies in the order of trying, and the providers that must be asked.
 
     Planning sends no request. The plans are Parquet under `lake/plans` for people; the queue in the catalog holds a row for
     each work. A work whose plan changed is opened again, unless its full text is there already. Works without a known year
-    are planned and downloaded with the newest one.
+    are planned and downloaded with the newest one. Works that a snapshot names as deleted are not looked for; their files stay.
     """
     year = year_of(context)
-    with plain_failures():
+    of = (year, 0) if year == newest_year() else (year,)
+    with plain_ends(context):
         config = configuration(catalog)
         lake = config.lake_files()
         with catalog.open(config.data_root) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
-            unknown = works_of_year(lake, 0) if year == newest_year() else ()
-            works = chain(works_of_year(lake, year), unknown)
+            snapshot = open_snapshot(config) if config.openalex.source == "snapshot" else None
+            deleted, ended = dict[str, str](), Ended()
+            for each in of:
+                deleted |= deleted_of_year(snapshot, lake, opened, each)
+            listed = chain.from_iterable(works_of_year(lake, each) for each in of)
+            works = without_deleted(listed, deleted, opened, ended)
             planned = plan_works(
                 works, resolvers_of(config), config.rate_limit, opened, LakeWriter(lake), datetime.now(UTC)
             )
-        if not planned.works:
+        if not planned.works and not ended.works:
             context.log.warning(
                 f"No works of {year} are in the lake. Materialise openalex_works first, or widen the filter."
             )
@@ -64,6 +71,8 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
             "steps": planned.steps,
             "providers to ask": planned.deferred,
             "without a known copy": planned.without_candidate,
+            "deleted at OpenAlex": ended.works,
+            "deleted there, kept here": ended.kept,
             "asked first": shown.table({"host": "string", "resolver": "string", "works": "int"}, first_hosts),
             "folder": shown.place(f"{lake.place}/plans/year={year}"),
         }

@@ -6,7 +6,7 @@ import dagster as dg
 
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.manifest_parquet import manifest_parquet
-from docstokg_assets.assets.steps import configuration, plain_failures, year_of
+from docstokg_assets.assets.steps import configuration, plain_ends, year_of
 from docstokg_assets.partitions import years
 from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.telemetry.metrics import Scope, metric_rows
@@ -23,6 +23,7 @@ from resources.whole_file import whole_file
     kinds={"python", "duckdb", "parquet"},
     owners=["team:content-download"],
     code_version="1",
+    metadata=shown.columns("run_metrics"),
     # A nightly delta that no longer comes is seen here, and nowhere else.
     freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=72), warn_window=timedelta(hours=36)),
 )
@@ -33,7 +34,7 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
     to read. The objectives are checks of this asset.
     """
     year, now = year_of(context), datetime.now(UTC)
-    with plain_failures():
+    with plain_ends(context):
         config = configuration(catalog)
         root, lake = config.data_root, config.lake_files()
         with catalog.open(root) as opened:
@@ -54,5 +55,6 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
             **shown_tables,
             **numbers,
             "report file": shown.place(path),
+            "run folder": shown.place(root / context.run.run_id),
         }
     )

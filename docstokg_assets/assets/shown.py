@@ -7,13 +7,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
-import pyarrow as pa
 
+from docstokg_assets.telemetry.columns import COMES_FROM, MEANING, YEAR
+from docstokg_assets.telemetry.lake import SCHEMAS
 from docstokg_assets.telemetry.reasons import REASON_TEXT
 from resources.catalog.rows import OutcomeCount
 from resources.records import ENDINGS, Reason
 
 Cell = str | int | float | bool | None
+
+_TABLES_OF = {
+    "openalex_works": ("works",),
+    "resolver_plans": ("plans",),
+    "manifest_parquet": ("attempts", "outcomes"),
+    "run_metrics": ("metrics",),
+}
+_ASSET_OF = {table: asset for asset, tables in _TABLES_OF.items() for table in tables}
 
 
 def table(columns: Mapping[str, str], rows: Iterable[Sequence[Cell]]) -> dg.TableMetadataValue:
@@ -27,8 +36,34 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dg.Tabl
     return table({name or " " * (place + 1): "string" for place, name in enumerate(columns)}, rows)
 
 
-def columns_of(schema: pa.Schema) -> dg.TableSchema:
-    return dg.TableSchema([dg.TableColumn(field.name, str(field.type)) for field in schema])
+def columns(asset: str) -> dict[str, dg.TableSchema | dg.TableColumnLineage]:
+    """The columns of an asset's tables in the lake, and where they come from, under the keys that Dagster knows."""
+    tables = _TABLES_OF[asset]
+    schema = [
+        dg.TableColumn(_column(f"{table}.{name}"), kind, meaning)
+        for table in tables
+        for name, kind, meaning in (
+            ("year", "int16", YEAR),
+            *((field.name, str(field.type), MEANING[table][field.name]) for field in SCHEMAS[table]),
+        )
+    ]
+    deps = {
+        _column(column): [dg.TableColumnDep(dg.AssetKey(_ASSET_OF[_table(each)]), _column(each)) for each in origins]
+        for column, origins in COMES_FROM.items()
+        if _table(column) in tables
+    }
+    found: dict[str, dg.TableSchema | dg.TableColumnLineage] = {"dagster/column_schema": dg.TableSchema(schema)}
+    return {**found, "dagster/column_lineage": dg.TableColumnLineage(deps)} if deps else found
+
+
+def _table(column: str) -> str:
+    return column.partition(".")[0]
+
+
+def _column(column: str) -> str:
+    """As the UI shows it: with its table only where the asset has several."""
+    table, _, name = column.partition(".")
+    return name if _TABLES_OF[_ASSET_OF[table]] == (table,) else column
 
 
 def place(path: Path | str) -> dg.MetadataValue[str | None]:

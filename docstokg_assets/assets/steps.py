@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 
 import dagster as dg
 
@@ -35,6 +36,9 @@ from resources.settings import SettingsError
 _EXPLAINED = (SettingsError, CatalogError, StoreError, LimiterUnavailable, SourceError, FolderError, HttpError)
 
 
+Step = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
+
+
 @contextmanager
 def plain_failures() -> Iterator[None]:
     """Errors whose message says all that a person needs become the step's failure, without their trace.
@@ -45,6 +49,38 @@ def plain_failures() -> Iterator[None]:
         yield
     except _EXPLAINED as error:
         raise dg.Failure(str(error), allow_retries=False) from None
+
+
+@contextmanager
+def plain_ends(step: Step) -> Iterator[None]:
+    """Plain failures; and Ctrl-C in a shell is somebody's wish, as *Terminate* is in the UI: the run is canceled then. By itself
+    Dagster would call it failed, as it does, and should, when a machine that goes down ends its processes."""
+    with plain_failures(), _noting_ctrl_c() as pressed:
+        try:
+            yield
+        except dg.DagsterExecutionInterruptedError:
+            run = step.instance.get_run_by_id(step.run.run_id)
+            if pressed.is_set() and run is not None and run.status is dg.DagsterRunStatus.STARTED:
+                step.instance.report_run_canceling(run, "Ctrl-C was pressed.")
+            raise
+
+
+@contextmanager
+def _noting_ctrl_c() -> Iterator[threading.Event]:
+    pressed, usual = threading.Event(), signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield pressed
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.set()
+        usual(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def configuration(resource: ConfiguredResource) -> ContentDownloadConfig:
@@ -80,7 +116,10 @@ def ended_in_order(stop: threading.Event) -> Iterator[None]:
         return
     usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
+    ended_by: list[signal.Signals] = []
+
     def end(number: int, frame: object) -> None:
+        ended_by.append(signal.Signals(number))
         stop.set()
         for each, handler in usual.items():
             signal.signal(each, handler)
@@ -92,6 +131,8 @@ def ended_in_order(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)
+    if ended_by and callable(usual[ended_by[0]]):
+        signal.raise_signal(ended_by[0])  # for those who would have had it then
     if stop.is_set():
         raise dg.DagsterExecutionInterruptedError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from docstokg_assets.cli.ending import SOMETHING_LEFT, fail
+from docstokg_assets.cli.ending import SOMETHING_LEFT, fail, tell
 from docstokg_assets.cli.options import ConfigOption, OutOption, ShownAs
 from docstokg_assets.cli.report_commands import QueryFormat, check_there, print_answer, settings_of
 
@@ -116,7 +116,7 @@ def query(
     print_answer(answer, format, "the first {}; --max-rows shows more")
     if answer.more:
         if format is not QueryFormat.TABLE:
-            typer.echo(f"content: only the first {max_rows} rows; --max-rows shows more.", err=True)
+            tell(f"only the first {max_rows} rows; --max-rows shows more.")
         raise typer.Exit(SOMETHING_LEFT)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from docstokg_assets.cli.ending import tell
 from docstokg_assets.cli.report_commands import DEMO
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def demo(
             environment = _environment(root, sandbox)
             code = _serve_ui(console, environment, port) if ui else _collect(console, root, environment)
     except SandboxError as error:
-        typer.echo(f"content: {error}", err=True)
+        tell(str(error))
         code = 2
     raise typer.Exit(code)
 
@@ -133,7 +134,7 @@ def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> in
                 _refresh(catalog, states, runs, began)
         except KeyboardInterrupt:
             say(console, ENDING)
-            _end(runs)
+            _end(runs)  # as Ctrl-C would, so that Dagster has them as canceled
             say(console, "Interrupted; nothing is lost. Run the same command again to go on.")
             return 130
         failed = [year for year, process in zip(YEARS, runs, strict=True) if process.returncode != 0]
@@ -159,11 +160,11 @@ def _start_runs(root: Path, environment: Mapping[str, str]) -> list[subprocess.P
     return [runs[year] for year in YEARS]
 
 
-def _end(runs: Sequence[subprocess.Popen[bytes]], number: signal.Signals = signal.SIGTERM) -> None:
+def _end(runs: Sequence[subprocess.Popen[bytes]]) -> None:
     """Ask every process and its children to end; what does not within its grace, or until a second Ctrl-C, is killed."""
     for process in runs:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+            os.killpg(process.pid, signal.SIGINT)
     try:
         for process in runs:
             with suppress(subprocess.TimeoutExpired):
@@ -242,7 +243,7 @@ def _fetched_again(catalog: Catalog, began: float, done_before: set[str]) -> set
 def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> int:
     """`dagster dev` on the same data, with the sandbox beside it, so that further years can be launched from the UI."""
     if _is_taken(port):
-        typer.echo(f"content: port {port} is taken; choose another one: make ui PORT={port + 1}", err=True)
+        tell(f"port {port} is taken; choose another one: make ui PORT={port + 1}")
         return 2
     console.print("Starting the Dagster UI …")
     command = _dagster("dev", "-m", _MODULE, "-h", "127.0.0.1", "-p", str(port), "--log-level", "error")
@@ -259,7 +260,7 @@ def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> in
                 console.print(f"Dagster UI: [bold]{url}[/]   (Ctrl-C ends it, and the sandbox with it)", soft_wrap=True)
             return server.wait()
         except KeyboardInterrupt:
-            _end([server], signal.SIGINT)
+            _end([server])
             return 0
 
 

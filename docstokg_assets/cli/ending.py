@@ -10,5 +10,14 @@ DONE, NOTHING_STARTED, SOMETHING_LEFT, NO_ROOM, INTERRUPTED = 0, 2, 3, 4, 130
 
 
 def fail(message: str, code: int = NOTHING_STARTED) -> NoReturn:
-    typer.echo(f"content: {message}", err=True)
+    tell(message)
     raise typer.Exit(code)
+
+
+def tell(message: str) -> None:
+    """What went wrong, on standard error; on a terminal broken between words."""
+    from rich.console import Console
+
+    from docstokg_assets.cli.progress import say
+
+    say(Console(stderr=True), f"content: {message}")

@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from docstokg_assets.cli.ending import tell
+
 # module → name of its group; without a name its commands stand at the top. A new module of commands is added here.
 COMMANDS: dict[str, str | None] = {
     "docstokg_assets.cli.run_commands": None,
@@ -68,5 +70,5 @@ def main() -> None:
         if not isinstance(error, SettingsError):
             raise
         for problem in error.problems:
-            print(f"content: {problem}", file=sys.stderr)
+            tell(problem)
         sys.exit(2)

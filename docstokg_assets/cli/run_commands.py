@@ -7,8 +7,10 @@ Reads what the person gave, watches over the run, and says how it ended. The wor
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -138,6 +140,7 @@ def pull(
     try:
         with (
             told_plainly(loaded),
+            no_root_for_nothing(loaded),
             working_root(loaded, dry_run) as (effective, limits),
             open_services(effective, limits) as services,
         ):
@@ -148,6 +151,26 @@ def pull(
         host = urlsplit(error.url).hostname or "the source"
         fail(f"no works could be had from {host}: {error}. {_hint(error, loaded)}")
     raise typer.Exit(code)
+
+
+@contextmanager
+def no_root_for_nothing(config: ContentDownloadConfig) -> Iterator[None]:
+    """A data root that was made for a run of which nothing came, because its source refused, goes with it."""
+    from docstokg_assets.openalex import SourceError
+    from resources.catalog.catalog import Catalog
+    from resources.http.errors import HttpError
+
+    root = config.data_root
+    made = not root.exists()
+    try:
+        yield
+    except (SourceError, HttpError):
+        if made and root.exists():
+            with Catalog.open(config.catalog_location) as catalog:
+                alone = len(catalog.runs()) <= 1 and not catalog.queue_counts().total
+            if alone:
+                shutil.rmtree(root, ignore_errors=True)
+        raise
 
 
 def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
@@ -199,7 +222,17 @@ class Source:
             if not Path(value).is_file():
                 fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
             kind = "ids"
-        return cls(kind, value) if kind == "query" else cls._from_file(kind, value)
+        return cls._of_query(value) if kind == "query" else cls._from_file(kind, value)
+
+    @classmethod
+    def _of_query(cls, query: str) -> Source:
+        """In one spelling, so that the same query in other words goes on where the last one was."""
+        from docstokg_assets.config.openalex_filter import filter_string
+
+        try:
+            return cls("query", filter_string(query))
+        except ValueError as error:
+            fail(f"--query {query!r}: {error}")
 
     @classmethod
     def _from_file(cls, kind: str, name: str) -> Source:

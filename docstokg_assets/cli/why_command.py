@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from docstokg_assets.cli.ending import SOMETHING_LEFT
+from docstokg_assets.cli.ending import SOMETHING_LEFT, tell
 from docstokg_assets.cli.options import ConfigOption, OutOption, PolicyOption, load_for_cli, overrides_from
 from docstokg_assets.cli.report_commands import open_catalog
 
@@ -67,9 +67,9 @@ def _tell_choice(wanted: str, works: list[tuple[str, str]]) -> None:
 
     if not works:
         hint = "Ask with another id or fewer words of the title, give the data root with --out, or `content pull` it first."
-        typer.echo(f"content: {wanted!r} was never seen here. {hint}", err=True)
+        tell(f"{wanted!r} was never seen here. {hint}")
     else:
-        typer.echo(f"content: {len(works)} works are meant by {wanted!r}; ask with one of these ids:", err=True)
+        tell(f"{len(works)} works are meant by {wanted!r}; ask with one of these ids:")
         for work_id, title in works[:_LISTED]:
             typer.echo(printable(f"{work_id}  {title}"[:110]))
         if len(works) > _LISTED:

@@ -13,8 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from docstokg_assets.loose_json import items, mapping, text
@@ -26,6 +30,8 @@ from resources.folders import FolderError, ReadFolder
 _PLACES = ("", "data/parquet/works/", "data/jsonl/works/", "works/")
 _PART = re.compile(r"updated_date=(\d{4}-\d{2}-\d{2})/[^/]+$")
 _ROWS = 2_000
+_DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
+_PREFIX = "https://openalex.org/Ww"  # the letters before the number of an id
 
 
 class Keep(Protocol):
@@ -114,6 +120,39 @@ class Snapshot:
                     number += 1
                     yield number, record
                 number += len(batch) - len(rows)
+
+    def deleted_among(self, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[str, str]]:
+        """Of the works with these numbers, in rising order, those that the snapshot names as deleted, each with the day.
+
+        The list has tens of millions of lines and is read as a stream; a release from before it existed has none.
+        """
+        name = next((f"{self._base}{each}" for each in _DELETED if self._folder.has(f"{self._base}{each}")), None)
+        if name is None or not len(numbers):
+            return
+        try:
+            with self._folder.stream(name) as stream:
+                for batch in _deletions(stream):
+                    trimmed = pc.utf8_ltrim(batch.column("work_id"), _PREFIX)
+                    rows = batch.append_column("number", trimmed).filter(pc.utf8_is_digit(trimmed))
+                    found = rows.column("number").cast(pa.int64()).to_numpy(zero_copy_only=False)
+                    places = np.searchsorted(numbers, found).clip(max=len(numbers) - 1)
+                    ours = rows.filter(pa.array(numbers[places] == found))
+                    yield from ((f"W{row['number']}", row["deleted_date"]) for row in ours.to_pylist())
+        except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
+            cause = str(error).splitlines()[0][:200]
+            raise SourceError(f"{name} cannot be read: {cause}.", "Copy the file again.") from None
+
+
+def _deletions(stream: Any) -> Iterable[pa.RecordBatch]:
+    columns = ("work_id", "deleted_date")
+    batches: Iterable[pa.RecordBatch] = pa_csv.open_csv(
+        stream,
+        parse_options=pa_csv.ParseOptions(invalid_row_handler=lambda row: "skip"),
+        convert_options=pa_csv.ConvertOptions(
+            include_columns=columns, column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False
+        ),
+    )
+    return batches
 
 
 def _lines_of(stream: Any) -> Iterator[bytes]:

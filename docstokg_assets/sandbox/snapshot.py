@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -16,15 +16,22 @@ Format = Literal["jsonl", "parquet"]
 
 
 def write_snapshot(
-    root: Path, universe: Universe, years: Iterable[int], format: Format = "jsonl", per_part: int = 50_000
+    root: Path,
+    universe: Universe,
+    years: Iterable[int],
+    format: Format = "jsonl",
+    per_part: int = 50_000,
+    deleted: Mapping[str, str] | None = None,
 ) -> Path:
-    """Writes `<root>/data/<format>/works`, and returns it."""
-    folder = root / "data" / format / "works"
+    """Writes `<root>/data/<format>/works`, and returns it. `deleted`: works that are in the list of deleted ones instead, each
+    with the day."""
+    folder, gone = root / "data" / format / "works", deleted or {}
     dated = (
         (f"{records.updated(work):%Y-%m-%d}", year, work.index)
         for year in years
         for work in universe.works(year)
-        if format == "jsonl" or work.strange != "non_string"  # Parquet has types
+        if (format == "jsonl" or work.strange != "non_string")  # Parquet has types
+        and work.id not in gone
     )
     files: list[dict[str, Any]] = []
     for day, of_day in groupby(sorted(dated), key=lambda row: row[0]):
@@ -41,6 +48,8 @@ def write_snapshot(
         "format": format, "entity": "works", "record_count": sum(file["meta"]["record_count"] for file in files),
         "content_length": sum(file["meta"]["content_length"] for file in files), "files": files,
     }  # fmt: skip
+    lines = "".join(f"https://openalex.org/{work},{day}\n" for work, day in gone.items())
+    (folder / "deleted_ids.csv").write_text(f"work_id,deleted_date\n{lines}")
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 

@@ -102,6 +102,10 @@ REASON_TEXT: Mapping[Reason, Plain] = {
         "None here: look at the archive's calendar.",
     ),
     Reason.NO_CANDIDATE: Plain("No resolver knows a copy of this work.", "Enable more resolvers."),
+    Reason.WORK_DELETED: Plain(
+        "OpenAlex has deleted this work, or merged it into another; it was not looked for.",
+        "None needed: a work that it was merged into is listed by itself.",
+    ),
     Reason.DUPLICATE_URL_GLOBAL: Plain("Another work has this URL already.", "Switch off `global_url_dedupe`."),
     Reason.DRY_RUN: Plain("A dry run: it would have been fetched.", "Run again without `--dry-run`."),
     Reason.INTERNAL_ERROR: Plain(

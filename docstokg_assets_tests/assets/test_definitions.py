@@ -7,14 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
 from docstokg_assets.definitions import defs
 from docstokg_assets.partitions import year_partitions
+from docstokg_assets.telemetry.lake import SCHEMAS
+from docstokg_assets.telemetry.metrics import SLOS
 
 ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ["openalex_works", "resolver_plans", "downloaded_artifacts", "manifest_parquet", "run_metrics"]
@@ -33,6 +38,64 @@ def test_the_five_assets_form_one_chain_by_year() -> None:
         assert node.parent_keys == ({dg.AssetKey(before)} if before else set())
         assert isinstance(node.partitions_def, dg.TimeWindowPartitionsDefinition)
         assert node.description and node.owners and node.kinds and node.code_version
+
+
+@pytest.mark.requirement("ORC-2")
+def test_listing_and_downloading_count_against_their_pools() -> None:
+    """How many may go at once is in the instance: test_instance and test_backfill."""
+    pools = {node.name: node.definition.pools for node in defs.resolve_job_def("collect_year").nodes}
+    drained = {node.name: node.definition.pools for node in defs.resolve_job_def("drain").nodes}
+    assert {name: set(of) for name, of in (pools | drained).items() if of} == {
+        "openalex_works": {"openalex"},
+        "downloaded_artifacts": {"downloads"},
+        "drain_queue": {"downloads"},
+    }
+
+
+@pytest.mark.requirement("ORC-5", "TEL-7")
+def test_every_objective_is_a_check_corruption_blocks_and_a_night_without_news_is_seen() -> None:
+    graph = defs.resolve_asset_graph()
+    checks = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    names = {"corruption": "no_corruption"}  # which reads the files themselves
+    assert {names.get(slo.name, slo.name) for slo in SLOS} <= checks.keys()
+    assert [name for name, spec in checks.items() if spec.blocking] == ["no_corruption"]
+    assert all(spec.description for spec in checks.values())
+    policy = graph.get(dg.AssetKey("run_metrics")).freshness_policy
+    assert isinstance(policy, TimeWindowFreshnessPolicy), "the window of the UI"
+    windows = [window.to_timedelta() for window in (policy.warn_window, policy.fail_window) if window]
+    assert windows == [dt.timedelta(hours=36), dt.timedelta(hours=72)]
+
+
+@pytest.mark.requirement("ORC-1")
+def test_each_asset_names_the_file_and_line_where_it_is_defined() -> None:
+    for name in ASSETS:
+        (place,) = _metadata(name)["dagster/code_references"].code_references
+        lines = Path(place.file_path).read_text().splitlines()[place.line_number - 1 :]
+        assert any(line.startswith(f"def {name}(") for line in lines[:15]), place
+
+
+@pytest.mark.requirement("ORC-1", "TEL-6")
+def test_the_columns_of_the_lake_are_shown_with_their_meaning_and_where_they_come_from() -> None:
+    shown = {name: _metadata(name).get("dagster/column_schema") for name in ASSETS}
+    assert shown.pop("downloaded_artifacts") is None, "it has files and no table"
+    names = {name: [column.name for column in schema.columns] for name, schema in shown.items() if schema}
+    assert names["openalex_works"] == ["year", *SCHEMAS["works"].names]
+    assert names["resolver_plans"] == ["year", *SCHEMAS["plans"].names]
+    assert names["run_metrics"] == ["year", *SCHEMAS["metrics"].names]
+    both = [f"{table}.{name}" for table in ("attempts", "outcomes") for name in ("year", *SCHEMAS[table].names)]
+    assert names["manifest_parquet"] == both, "two tables in one asset"
+    assert all(column.description for schema in shown.values() if schema for column in schema.columns)
+
+    for name in ("resolver_plans", "manifest_parquet", "run_metrics"):
+        lineage = _metadata(name)["dagster/column_lineage"].deps_by_column
+        assert lineage and lineage.keys() <= set(names[name])
+        for dep in (dep for deps in lineage.values() for dep in deps):
+            upstream = dep.asset_key.to_user_string()
+            assert dep.column_name in names[upstream] and ASSETS.index(upstream) < ASSETS.index(name)
+
+
+def _metadata(asset: str) -> Mapping[str, Any]:
+    return defs.resolve_asset_graph().get(dg.AssetKey(asset)).metadata
 
 
 @pytest.mark.requirement("ORC-1")
@@ -82,6 +145,9 @@ def test_the_instance_file_is_accepted_by_dagster(tmp_path: Path) -> None:
         assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 3  # type: ignore[union-attr]
         assert instance.run_monitoring_enabled
         assert instance.run_retries_enabled
+        assert instance.get_settings("freshness") == {"enabled": True}, "else nobody notices a night without news"
+        assert instance.run_monitoring_settings["max_runtime_seconds"] == 86_400
+        assert set(instance.get_settings("retention")) == {"schedule", "sensor"}
 
 
 @pytest.mark.requirement("ORC-2")

@@ -64,6 +64,11 @@ def end_midway(sandbox: Sandbox, place: tuple[Path, Path], catalog_file: Path, e
     finally:
         sandbox.clear_faults()
     assert run.returncode != 0 and "DagsterExecutionInterruptedError" in output
+    with dg.DagsterInstance.from_config(str(place[1])) as instance:
+        (ended,) = instance.get_runs()
+    # A person's wish, or a machine that goes down: runs that failed are looked into, and may be started again.
+    wanted = dg.DagsterRunStatus.CANCELED if ending is signal.SIGINT else dg.DagsterRunStatus.FAILURE
+    assert ended.status is wanted
 
 
 @pytest.mark.requirement("ORC-2")
@@ -170,6 +175,35 @@ def test_a_year_that_cannot_be_collected_ends_with_an_exit_code_for_ci_and_the_r
 ) -> None:
     failed = make(write_config(tmp_path, openalex=openalex), tmp_path / "home", *arguments)
     assert failed.returncode != 0 and says in failed.stdout + failed.stderr
+
+
+@pytest.mark.requirement("ORC-4")
+def test_dg_launch_collects_a_year_and_fails_with_the_reason(
+    tmp_path: Path, place: tuple[Path, Path], write_config: Callable[..., Path]
+) -> None:
+    """The two at once: most of the time goes into starting Dagster."""
+    (tmp_path / "wrong").mkdir()
+    shutil.copytree(place[1], tmp_path / "wrong" / "home")
+    good = write_config(tmp_path, openalex={"filter": "type:article", "max_works": 5}), place[1]
+    wrong = write_config(tmp_path / "wrong", openalex={"filter": ""}), tmp_path / "wrong" / "home"
+    launched = [start_dg(*each) for each in (good, wrong)]
+    said = [run.communicate(timeout=170)[0] for run in launched]
+    assert launched[0].returncode == 0, said[0]
+    assert "The pass ended (drained): 5 works finished" in said[0] and "virtual environment" not in said[0]
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        assert catalog.queue_counts(2024).total == 5
+    assert launched[1].returncode != 0 and "openalex.filter is not set; say which works" in said[1]
+
+
+def start_dg(config_file: Path, home: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("dg"), "launch", "--assets", "*", "--partition", "2024"],
+        cwd=ROOT,
+        env={**os.environ, "DTKG_CONFIG": str(config_file), "DAGSTER_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 @pytest.mark.requirement("ORC-4")

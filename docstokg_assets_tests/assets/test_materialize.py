@@ -20,8 +20,11 @@ from docstokg_assets.assets.openalex_works import openalex_works
 from docstokg_assets.assets.resolver_plans import resolver_plans
 from docstokg_assets.assets.run_metrics import run_metrics
 from docstokg_assets.config.models import POLICIES
+from docstokg_assets.definitions import defs
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.sandbox import Sandbox
+from docstokg_assets.sensors import works_due
+from docstokg_assets.telemetry.views import open_lake
 from resources.artifacts.file_system import FileSystemStore
 from resources.catalog import Catalog
 from resources.dagster_resources import (
@@ -148,6 +151,36 @@ def test_a_second_run_downloads_nothing_again_and_doubles_nothing(runs: TwoRuns)
     assert any(work.locations and work.locations[0].pdf_url for work in works)
 
 
+@pytest.mark.requirement("ORC-1", "TEL-6")
+def test_outcomes_and_attempts_hold_what_plans_and_works_said(runs: TwoRuns) -> None:
+    """What the UI shows as lineage of the columns of `manifest_parquet`."""
+    with open_lake(LakeFolder(runs.data_root / "lake")) as lake:
+        said = lake.execute(
+            """SELECT count(*), count(*) FILTER (o.title IS DISTINCT FROM w.title OR o.doi IS DISTINCT FROM w.doi),
+                      (SELECT count(*) FROM outcomes SEMI JOIN plans USING (work_id, url, resolver, tier))
+               FROM outcomes o LEFT JOIN works w USING (work_id)"""
+        ).fetchone()
+        asked = lake.execute(
+            "SELECT count(*) FROM attempts a SEMI JOIN plans p USING (work_id, url, host, resolver, tier)"
+        )
+        planned_and_asked = asked.fetchone()
+    assert said is not None and said[0] > 20 and said[1] == 0 and said[2] > 0
+    assert planned_and_asked is not None and planned_and_asked[0] > 0
+
+
+@pytest.mark.requirement("ORC-1")
+def test_what_dagster_plots_and_links_is_there(runs: TwoRuns) -> None:
+    passed, measured = metadata_of(runs.first, "downloaded_artifacts"), metadata_of(runs.first, "run_metrics")
+    numbers = {"works", "finished", "coverage", "bytes", "requests", "works per second"}
+    assert numbers <= {name for name, value in passed.items() if isinstance(value, int | float)}
+    indicators = {"yield", "saved", "bytes", "ttfp_p50_s", "ttfp_p95_s", "ratio_429"}
+    assert indicators <= {name for name, value in measured.items() if isinstance(value, int | float)}
+    for shown in (passed, measured):
+        assert Path(shown["run folder"]) == runs.data_root / runs.first.run_id and Path(shown["run folder"]).is_dir()
+    latest = metadata_of(runs.second, "run_metrics")
+    assert Path(latest["report file"]).read_text() == latest["report"]
+
+
 @pytest.mark.requirement("ORC-5", "TEL-7")
 def test_objectives_are_checks_and_a_missed_one_only_warns(runs: TwoRuns) -> None:
     found = checks_of(runs.first)
@@ -258,6 +291,38 @@ def test_a_year_is_materialised_with_the_lake_in_a_bucket(
     assert metadata_of(result, "manifest_parquet")["lake"] == place
     assert metadata_of(result, "run_metrics")["saved"] > 0
     assert all(checks_of(result)[name].passed for name in ("manifest_agrees", "schema_is_stable"))
+
+
+@pytest.mark.requirement("ORC-1", "ORC-2", "ORC-3")
+def test_a_year_that_waits_for_slow_hosts_ends_at_its_deadline_with_its_coverage_and_the_sensor_continues_it(
+    sandbox: Sandbox, tmp_path: Path, write_config: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_file = write_config(tmp_path)
+    sandbox.add_fault(host="*.example", delay=60.0)
+    try:
+        began = time.monotonic()
+        first = materialize(config_file, deadline_s=4.0)
+        took = time.monotonic() - began
+    finally:
+        sandbox.clear_faults()
+    passed = metadata_of(first, "downloaded_artifacts")
+    assert first.success and passed["ended"] == "deadline" and took < 60.0
+    assert passed["coverage"] < 1.0 and passed["still to do"] > 0 and metadata_of(first, "run_metrics")["report"]
+
+    monkeypatch.setenv("DTKG_CONFIG", str(config_file))
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(instance, definitions=defs, resources=defs.resources) as context,
+    ):
+        (request,) = works_due.evaluate_tick(context).run_requests or ()
+        assert (request.job_name, request.partition_key) == ("continue_year", str(YEAR))
+        rest = defs.resolve_job_def("continue_year").execute_in_process(
+            partition_key=request.partition_key, run_config=request.run_config, instance=instance
+        )
+    finished = metadata_of(rest, "downloaded_artifacts")
+    assert finished["still to do"] == 0 and finished["coverage"] > passed["coverage"]
+    assert finished["finished"] + finished["waiting"] == finished["works"] == passed["works"]
+    assert not rest.asset_materializations_for_node("openalex_works"), "the list is not asked for again"
 
 
 @pytest.mark.requirement("ORC-1")

@@ -19,6 +19,7 @@ from docstokg_assets.sandbox import records as sandbox_records
 from docstokg_assets.sandbox.snapshot import write_snapshot
 from resources.catalog import Catalog
 from resources.lake.files import LakeFolder
+from resources.records import Reason
 
 YEAR = 2024
 HOST = "api.openalex.org"
@@ -31,13 +32,15 @@ WriteConfig = Callable[..., Path]
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Materialises assets of a year with the configuration of a file, in this process."""
 
-    def execute(config_file: Path, *assets: str, year: int = YEAR, **listing: Any) -> dg.ExecuteInProcessResult:
+    def execute(
+        config_file: Path, *assets: str, year: int = YEAR, run_config: Any = None, **listing: Any
+    ) -> dg.ExecuteInProcessResult:
         monkeypatch.setenv("DTKG_CONFIG", str(config_file))
         with dg.DagsterInstance.ephemeral() as instance:
             return defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 partition_key=str(year),
                 asset_selection=[dg.AssetKey(name) for name in assets or ("openalex_works",)],
-                run_config={"ops": {"openalex_works": {"config": listing}}} if listing else None,
+                run_config={"ops": {"openalex_works": {"config": listing}}} if listing else run_config,
                 instance=instance,
                 raise_on_error=False,
             )
@@ -140,6 +143,56 @@ def test_other_types_of_works_are_looked_for_in_all_folders_of_a_snapshot_again(
         assert shown(run(config_file))["pages"] == 0
     wanted = [w for w in sandbox.universe.works(YEAR) if sandbox_records.work_type(w) in ("article", "preprint")]
     assert in_lake(tmp_path) == {w.id for w in wanted}
+
+
+@pytest.mark.requirement("SRC-2", "SRC-3")
+def test_a_work_that_a_later_snapshot_names_as_deleted_is_not_looked_for_and_its_file_stays(
+    sandbox: Sandbox, tmp_path: Path, write_config: WriteConfig, run: Run
+) -> None:
+    def snapshot_without(*works: str) -> Path:
+        """A release, and the configuration that reads it."""
+        place = tmp_path / f"release-{len(works)}"
+        write_snapshot(place, sandbox.universe, (YEAR,), deleted=dict.fromkeys(works, "2026-08-14"))
+        openalex = {"source": "snapshot", "snapshot": str(place), "filter": "type:article"}
+        return write_config(tmp_path, openalex=openalex)
+
+    def asked_for(works: set[str], after: int) -> list[str]:
+        with Catalog.open(catalog_file) as catalog:
+            return [a.record.url for a in catalog.attempts_after(after, 100_000) if a.record.work_id in works]
+
+    first, catalog_file = snapshot_without(), tmp_path / "data" / "catalog.sqlite3"
+    assert run(first, "openalex_works", "resolver_plans").success
+    passed = {"ops": {"downloaded_artifacts": {"config": {"max_works": 12}}}}
+    assert run(first, "downloaded_artifacts", run_config=passed).success
+    with Catalog.open(catalog_file) as catalog:
+        ends = {e.work_id: e for e in catalog.entries()}
+        last = max(a.position for a in catalog.attempts_after(0, 100_000))
+        waiting = next(i for i in sorted(in_lake(tmp_path)) if i not in ends)
+    stored = next(e for e in ends.values() if e.reason is Reason.OK)
+    failed = next(e for e in ends.values() if e.retry_at is None and e.path is None)
+    gone = {waiting, stored.work_id, failed.work_id}
+
+    later = snapshot_without(*gone)
+    planned = shown(run(later, "openalex_works", "resolver_plans"), "resolver_plans")
+    assert (planned["deleted at OpenAlex"], planned["deleted there, kept here"]) == (2, 1)
+    assert run(later, "downloaded_artifacts").success
+    with Catalog.open(catalog_file) as catalog:
+        after = {e.work_id: e for e in catalog.entries_of(gone)}
+        assert catalog.queue_counts(YEAR).leased == 0
+        assert "deleted" not in dict(catalog.records_of([stored.work_id]))[stored.work_id], "it can still be verified"
+    assert after[stored.work_id] == stored and (tmp_path / "data" / str(stored.path)).is_file()
+    for work_id in (waiting, failed.work_id):
+        assert (after[work_id].reason, after[work_id].retry_at) == (Reason.WORK_DELETED, None)
+        assert after[work_id].meta["deleted"] == "2026-08-14"
+    assert not asked_for(gone, last), "nobody was asked for them"
+
+    # Neither a new plan, nor force, nor another source brings them back.
+    api = write_config(tmp_path, openalex={"filter": "type:article"}, resolvers={"order": ["openalex", "doi"]})
+    forced = {"ops": {"downloaded_artifacts": {"config": {"force": True}}}}
+    assert run(api, "resolver_plans", "downloaded_artifacts", run_config=forced).success
+    assert not asked_for(gone, last)
+    with Catalog.open(catalog_file) as catalog:
+        assert {e.reason for e in catalog.entries_of(gone - {stored.work_id})} == {Reason.WORK_DELETED}
 
 
 @pytest.mark.requirement("SRC-2", "SRC-3")

@@ -141,6 +141,22 @@ def test_a_wrong_command_line_ends_with_2_and_a_hint(
     assert captured.err
 
 
+def test_what_is_wrong_is_broken_between_words_on_a_narrow_terminal_and_not_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("cd.yaml").write_text("openalex: {filtre: 'type:article'}\nhttp: {contact_email: nobody}\n")
+    assert content(monkeypatch, "print-config", "-c", "cd.yaml") == 2
+    piped = capsys.readouterr().err.splitlines()
+    assert max(map(len, piped)) > 60
+
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "48")
+    assert content(monkeypatch, "print-config", "-c", "cd.yaml") == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) > len(piped) and " ".join(told).split() == " ".join(piped).split()
+    assert all(len(line) <= 48 or " " not in line.strip() for line in told)
+
+
 def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

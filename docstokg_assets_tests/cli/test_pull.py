@@ -254,6 +254,7 @@ def test_help_shows_whole_option_names_on_eighty_columns(
         (("--ids", "empty.txt"), "none of the 0 lines of empty.txt is an OpenAlex id, DOI, arXiv id or PMCID"),
         (("--urls", "empty.txt"), "none of the 0 lines of empty.txt is a URL"),
         (("--ids", "garbage.bin"), "of garbage.bin is an OpenAlex id, DOI, arXiv id or PMCID; give one a line"),
+        (("--query", "topics.id:,type:article"), "'topics.id:' is not a filter; write for example"),
         (("--query", "a:b", "--workers", "0"), "workers: must be greater than or equal to 1"),
         (("--query", "a:b", "--resolver-order", "arxive"), "there is no resolver arxive; did you mean arxiv?"),
     ],
@@ -324,6 +325,15 @@ def test_a_filter_that_openalex_refuses_is_told_in_its_words(
     ended = content(*place.arguments("--query", query))
     assert ended.code == 2
     assert said in ended.err and "Correct the OpenAlex filter (--query" in ended.err
+    assert not place.out.exists(), "a data root for nothing"
+
+
+@pytest.mark.requirement("SRC-1")
+def test_a_refused_filter_takes_nothing_with_it_that_was_there(place: Place, content: Content) -> None:
+    place.out.mkdir()
+    (place.out / "notes.txt").write_text("ours")
+    assert content(*place.arguments("--query", "topics.idd:T1")).code == 2
+    assert (place.out / "notes.txt").read_text() == "ours"
 
 
 def test_a_bad_key_is_refused_with_the_remedy_and_not_shown(

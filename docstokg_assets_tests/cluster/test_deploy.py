@@ -67,7 +67,10 @@ def test_the_instance_loads_with_our_queue_and_our_launcher(
 def test_every_variable_that_is_read_is_in_the_example() -> None:
     celery = re.findall(r'environ\["(\w+)"\]', (DEPLOY / "dagster_celery_config.py").read_text())
     assert celery
-    assert variables(read("dagster.yaml")) | variables(read("helm-values.yaml")) | set(celery) <= set(EXAMPLE)
+    compose = set(re.findall(r"\$\{(\w+)", (DEPLOY / "compose.yaml").read_text()))
+    named = set(re.findall(r"\bDTKG_\w+", (DEPLOY / "content.yaml").read_text()))
+    read_there = variables(read("dagster.yaml")) | variables(read("helm-values.yaml")) | set(celery) | compose | named
+    assert compose and named and read_there <= set(EXAMPLE)
 
 
 def test_what_compose_starts_is_there() -> None:
@@ -90,30 +93,63 @@ def test_there_is_a_place_for_every_run_that_may_go_at_once() -> None:
     pod = next(each["spec"] for each in values["extraManifests"] if each["kind"] == "Deployment")
     assert "--concurrency=1" in worker["command"] == pod["template"]["spec"]["containers"][0]["args"]
     assert worker["deploy"]["replicas"] == pod["replicas"] == most
-    assert values["concurrency"]["config"] == instance["concurrency"]
 
 
 def test_the_chart_is_given_what_the_instance_has() -> None:
+    """The keys are those of the chart's values.schema.json; here the two files are kept together."""
     values, instance = read("helm-values.yaml"), read("dagster.yaml")
-    launcher, daemon = values["runLauncher"]["config"]["customRunLauncher"], values["dagsterDaemon"]
-    assert launcher == instance["run_launcher"]
-    coordinator = daemon["runCoordinator"]["config"]["customRunCoordinator"]
-    assert {**instance["run_coordinator"], "config": {}} == coordinator
-    retries, monitoring = instance["run_retries"], instance["run_monitoring"]
-    assert daemon["runRetries"] == {camel(name): value for name, value in retries.items()}
-    assert daemon["runMonitoring"].items() <= {camel(name): value for name, value in monitoring.items()}.items()
+    daemon = values["dagsterDaemon"]
+    given = {
+        "telemetry": values["telemetry"],
+        "run_launcher": values["runLauncher"]["config"]["customRunLauncher"],
+        "run_coordinator": without(daemon["runCoordinator"]["config"]["customRunCoordinator"], "config"),
+        "compute_logs": values["computeLogManager"]["config"]["s3ComputeLogManager"],
+        "run_monitoring": daemon["runMonitoring"],
+        "run_retries": daemon["runRetries"],
+        "concurrency": without(values["concurrency"], "enabled"),
+        "python_logs": values["pythonLogs"],
+        "retention": without(values["retention"], "enabled"),
+        **values["additionalInstanceConfig"],
+    }
+    wanted = {**without(instance, "storage"), "compute_logs": instance["compute_logs"]["config"]}
+    as_is = {"run_launcher", "run_coordinator"}
+    assert given == {name: section if name in as_is else camel(section) for name, section in wanted.items()}
+    assert values["runLauncher"]["type"] == "CustomRunLauncher"
+    assert daemon["runCoordinator"]["type"] == "CustomRunCoordinator"
+    assert values["concurrency"]["enabled"] and values["retention"]["enabled"] and daemon["runCoordinator"]["enabled"]
 
 
-def camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+def test_several_machines_have_the_settings_of_one_but_for_places_and_numbers() -> None:
+    one, several = yaml.safe_load((ROOT / "dagster.yaml").read_text()), read("dagster.yaml")
+    assert set(several) - set(one) == {"storage", "compute_logs", "run_launcher"} and not set(one) - set(several)
+    assert {name for name in one if one[name] != several[name]} == {"concurrency", "run_monitoring"}
+
+
+def without(section: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if key != name}
+
+
+def camel(section: Any) -> Any:
+    """The same with the names of Helm, all the way down."""
+    if not isinstance(section, dict):
+        return section
+    return {re.sub(r"_(\w)", lambda m: m[1].upper(), name): camel(value) for name, value in section.items()}
 
 
 def test_the_image_is_made_of_what_there_is() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     copied = [name for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for name in line.split()]
-    assert {"requirements.lock", "docstokg_assets", "resources", "deploy"} <= set(copied)
+    used = {"content.yaml", "dagster.yaml", "dagster_celery_config.py"}
+    assert {"requirements.lock", "docstokg_assets", "resources", *(f"deploy/{name}" for name in used)} <= set(copied)
     assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert "deploy" not in copied, "deploy/.env, with its passwords, would go into the image"
+    home, data_root = re.findall(r"DAGSTER_HOME=(\S+)", text)[0], read("content.yaml")["data_root"]
+    made = re.findall(r"install -d -o docstokg (.+)", text)[0].split()
+    assert {home, data_root} <= set(made) and f"VOLUME {data_root}" in text
+    values = read("helm-values.yaml")
+    assert values["global"]["dagsterHome"] == home, "which the image's user may write to"
+    pod = next(each["spec"]["template"]["spec"] for each in values["extraManifests"] if each["kind"] == "Deployment")
+    assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == data_root
     for path in re.findall(r"/opt/docstokg/(\S+\.yaml)", text):
         assert (ROOT / path).is_file()
     command = yaml.safe_load(re.findall(r"^CMD (.+)$", text, re.MULTILINE)[0])

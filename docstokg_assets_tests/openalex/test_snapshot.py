@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import numpy as np
 import orjson
 import pytest
 from moto.server import ThreadedMotoServer
@@ -100,6 +101,38 @@ def test_a_file_that_breaks_off_is_told_and_its_folder_is_read_again_next_time(t
     broken.write_bytes(whole)
     rest, _ = taken(ReadFolder(str(folder)), since=collected.through)
     assert len(rest) == sum(p.records for p in Snapshot(ReadFolder(str(folder))).parts(since=collected.through))
+
+
+LIST = (
+    "work_id,deleted_date\r\n"
+    "https://openalex.org/W7,2026-08-14\r\nW9,2026-08-15\nhttps://openalex.org/W10,2026-08-16\n"
+    "https://openalex.org/W8\nhttps://openalex.org/A5,2026-08-14\n\nnonsense,2026-08-14\nw11,2026-08-17,more\n"
+)
+
+
+@pytest.mark.requirement("SRC-2", "SRC-3")
+@pytest.mark.parametrize("name", ["deleted_ids.csv", "deleted_ids.csv.gz", None])
+def test_ours_are_found_in_the_list_of_deleted_works_whatever_else_is_in_it(tmp_path: Path, name: str | None) -> None:
+    folder = write_snapshot(tmp_path, UNIVERSE, (2024,))
+    (folder / "deleted_ids.csv").unlink()
+    if name is not None:
+        (folder / name).write_bytes(gzip.compress(LIST.encode()) if name.endswith(".gz") else LIST.encode())
+    ours = np.array([1, 7, 8, 9, 11, 12], np.int64)
+    found = dict(Snapshot(ReadFolder(str(tmp_path))).deleted_among(ours))
+    assert found == ({"W7": "2026-08-14", "W9": "2026-08-15"} if name else {})
+    assert not dict(Snapshot(ReadFolder(str(tmp_path))).deleted_among(np.array([], np.int64)))
+
+
+@pytest.mark.requirement("SRC-3")
+@pytest.mark.parametrize(
+    "content", [gzip.compress(b"work_id,deleted_date\nW1,2026-01-01\n" * 999)[:-20], b"", b"id\nW1\n"]
+)
+def test_a_list_of_deleted_works_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> None:
+    folder = write_snapshot(tmp_path, UNIVERSE, (2024,))
+    (folder / "deleted_ids.csv").unlink()
+    (folder / "deleted_ids.csv.gz").write_bytes(content)
+    with pytest.raises(SourceError, match=r"deleted_ids\.csv\.gz cannot be read: .*Copy the file again"):
+        dict(Snapshot(ReadFolder(str(tmp_path))).deleted_among(np.array([1], np.int64)))
 
 
 @pytest.mark.requirement("SRC-2")

@@ -48,6 +48,16 @@ def finished(dagster: Dagster, year: int) -> int:
         return 0
 
 
+def origins_of(dagster: Dagster, asset: str, column: str) -> list[str]:
+    """The lineage of a column as the server tells it to whoever draws it."""
+    dependencies = "lineage { columnName columnDeps { assetKey { path } columnName } }"
+    entries = f"metadataEntries {{ ... on TableColumnLineageMetadataEntry {{ {dependencies} }} }}"
+    found = dagster.ask(f'{{ assetNodes(assetKeys: [{{path: ["{asset}"]}}]) {{ {entries} }} }}')
+    (lineage,) = [entry["lineage"] for entry in found["assetNodes"][0]["metadataEntries"] if "lineage" in entry]
+    deps = next(each["columnDeps"] for each in lineage if each["columnName"] == column)
+    return [f"{dep['assetKey']['path'][0]} {dep['columnName']}" for dep in deps]
+
+
 @pytest.mark.timeout(420)
 @pytest.mark.requirement("ORC-1")
 @pytest.mark.requirement("ORC-2")
@@ -108,6 +118,13 @@ def test_an_operator_launches_watches_ends_and_backfills_years(page: Page, dagst
     page.goto(f"{dagster.url}/assets/run_metrics?view=checks")
     expect(page.get_by_text("ttfp_p95_s").first).to_be_visible()
     keep(page, "checks")
+
+    # What a column means, and where its asset is defined.
+    page.goto(f"{dagster.url}/assets/resolver_plans?view=overview")
+    expect(page.get_by_text("changes when there is something new to try").first).to_be_visible()
+    expect(page.get_by_text("resolver_plans.py").first).to_be_visible()
+    keep(page, "columns")
+    assert origins_of(dagster, "manifest_parquet", "outcomes.title") == ["openalex_works title"]
 
     page.set_viewport_size({"width": 1600, "height": 1500})
     page.goto(f"{dagster.url}/assets/run_metrics?view=partitions&partition=2024")
