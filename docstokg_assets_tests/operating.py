@@ -55,7 +55,8 @@ class Machines:
 
     def environment(self, machine: str) -> dict[str, str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DOCSTOKG_"))}
-        return {**clean, "DAGSTER_HOME": str(self.folder / machine), "PYTHONWARNINGS": "ignore"}
+        patient = {"DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1"}  # as Makefile and image have it
+        return {**clean, **patient, "DAGSTER_HOME": str(self.folder / machine), "PYTHONWARNINGS": "ignore"}
 
     def run(self, machine: str, *command: str) -> str:
         done = subprocess.run(
