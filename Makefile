@@ -13,6 +13,8 @@ else
 DAGSTER_HOME := $(CURDIR)/.dagster
 endif
 export DAGSTER_HOME
+# A backfill waits for a code server that was killed; without this it fails and cancels its runs.
+export DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup instance demo ui known-year materialize test clean

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -188,6 +190,26 @@ def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, "/nonexistent")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """`small_disk("600k")` mounts one, and called again gives it another size."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted: list[Path] = []
+
+    def mount(size: str) -> Path:
+        options = f"size={size}" + (",remount" if mounted else "")
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
+        mounted[:] = [folder]
+        return folder
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def spent_today(catalog: Catalog, name: str) -> float:

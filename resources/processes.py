@@ -10,11 +10,13 @@ import hashlib
 import os
 import platform
 import secrets
+import time
 from functools import cache
 from pathlib import Path
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _TABLE = Path("/proc/self/ns/pid")
+_BEGAN = 19  # place of the time of birth, in ticks, among the fields after the name
 
 
 def new_owner() -> str:
@@ -27,13 +29,36 @@ def process_is_gone(owner: str) -> bool:
     place, _, number = owner.rpartition(":")[0].rpartition(":")
     if place != _place(platform.node()) or not number.isdigit():
         return False
+    return number_is_free(int(number))
+
+
+def number_is_free(number: int) -> bool:
+    """Whether no process of this table has the number. One that has ended and that nobody has buried is none."""
     try:
-        os.kill(int(number), 0)
+        os.kill(number, 0)
     except ProcessLookupError:
         return True
     except OSError:
         return False
-    return False
+    return _stat(number)[:1] == ["Z"]
+
+
+def processes_since() -> float:
+    """When the first process of this table began (epoch seconds), as the clock is now: the start of the machine or of the
+    container. What is older has ended. 0 where the kernel does not tell."""
+    told = _stat(1)
+    if len(told) <= _BEGAN:
+        return 0.0
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(told[_BEGAN]) / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
+
+
+def _stat(number: int) -> list[str]:
+    """The fields of a process after its name, the state first; none where the kernel does not tell."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 @cache

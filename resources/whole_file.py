@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +25,13 @@ def whole_file(path: Path) -> Iterator[Path]:
         _sync(path.parent)
     finally:
         temp.unlink(missing_ok=True)
+
+
+def disk_trouble(error: OSError, place: Path | str) -> str:
+    """What a folder or its disk has refused, in words, with what helps first. `place` is named where the error names none."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "Free some space" if full else "Check the folder and its disk"
+    return f"{error.filename or place}: {error.strerror or error}. {remedy}"
 
 
 def _sync(path: Path) -> None:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 import dagster as dg
+from sqlalchemy.exc import OperationalError
 
 from docstokg_assets.config import ContentDownloadConfig, load_config, require_contact
 from docstokg_assets.openalex import SourceError
@@ -32,6 +33,7 @@ from resources.http.errors import HttpError
 from resources.processes import new_owner
 from resources.rate_limit.stores import LimiterUnavailable
 from resources.settings import SettingsError
+from resources.whole_file import disk_trouble
 
 _EXPLAINED = (SettingsError, CatalogError, StoreError, LimiterUnavailable, SourceError, FolderError, HttpError)
 
@@ -43,12 +45,29 @@ Step = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecution
 def plain_failures() -> Iterator[None]:
     """Errors whose message says all that a person needs become the step's failure, without their trace.
 
-    Requests were repeated already where that helps, so the step is not.
+    Requests were repeated already where that helps, so the step is not. It is only where Dagster could not reach its own database
+    for longer than it waits, ten to twenty seconds: then a line of the log fails the step. (A retry policy would do the same, and
+    repeat steps that somebody has terminated.)
     """
     try:
         yield
     except _EXPLAINED as error:
         raise dg.Failure(str(error), allow_retries=False) from None
+    except OSError as error:
+        if error.errno is None:  # not the system's own
+            raise
+        raise dg.Failure(
+            f"{disk_trouble(error, 'the data root')}, then launch it again.", allow_retries=False
+        ) from None
+    except Exception as error:
+        if not _is_of_a_database(error):
+            raise
+        raise dg.RetryRequested(max_retries=2, seconds_to_wait=10) from error
+
+
+def _is_of_a_database(error: BaseException | None) -> bool:
+    """The catalog's own errors are explained; whatever else comes from a database comes from Dagster's."""
+    return error is not None and (isinstance(error, OperationalError) or _is_of_a_database(error.__cause__))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docstokg_assets.cli.ending import INTERRUPTED, NO_ROOM, fail
+from docstokg_assets.cli.ending import INTERRUPTED, NO_ROOM, NOTHING_STARTED, fail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +37,7 @@ def told_plainly(config: ContentDownloadConfig) -> Iterator[None]:
     from resources.artifacts.store import StoreError, StoreFull
     from resources.catalog.database import CatalogError, CatalogFull
     from resources.rate_limit.stores import LimiterUnavailable
+    from resources.whole_file import disk_trouble
 
     try:
         yield
@@ -45,10 +46,8 @@ def told_plainly(config: ContentDownloadConfig) -> Iterator[None]:
     except (CatalogError, StoreError, LimiterUnavailable) as error:
         fail(str(error))
     except OSError as error:
-        where = error.filename or config.data_root
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            fail(f"{where}: {error.strerror}. Free some space, then run the same command again.", NO_ROOM)
-        fail(f"{where}: {error.strerror}. Check the folder and its disk, then run the same command again.")
+        code = NO_ROOM if error.errno in (errno.ENOSPC, errno.EDQUOT) else NOTHING_STARTED
+        fail(f"{disk_trouble(error, config.data_root)}, then run the same command again.", code)
 
 
 @contextmanager

@@ -354,3 +354,28 @@ def test_what_is_wrong_with_the_configuration_is_told_in_one_sentence(
 ) -> None:
     result = materialize(write_config(tmp_path, **sections), [CHAIN[0]])
     assert not result.success and remedy in failure_of(result, "openalex_works")
+
+
+@pytest.mark.requirement("DL-4", "ORC-2")
+@pytest.mark.parametrize("full", ["artifacts", "all of the data root"])
+def test_fault_36_a_full_disk_fails_the_step_with_the_remedy_and_launching_again_completes_the_year(
+    tmp_path: Path, write_config: Callable[..., Path], small_disk: Callable[[str], Path], full: str
+) -> None:
+    soon = {"lease_s": 10}  # a full catalog cannot give works back, and here the process that holds them lives on
+    if full == "artifacts":
+        config_file = write_config(tmp_path, download=soon, artifacts={"root": str(small_disk("200k"))})
+    else:
+        (tmp_path / "data").symlink_to(small_disk("1m"))
+        config_file = write_config(tmp_path, download=soon)
+    broken = materialize(config_file)
+    (step,) = broken.get_failed_step_keys()
+    assert "Free some space, then" in failure_of(broken, step)
+    small_disk("64m")
+    whole = materialize(config_file)
+    assert whole.success and metadata_of(whole, "downloaded_artifacts")["ended"] == "drained"
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        counts, entries = catalog.queue_counts(YEAR), list(catalog.entries(year=YEAR))
+        assert counts.total == counts.done + counts.retry > 20
+        saved = [entry.work_id for entry in entries if entry.path]
+        assert saved and all(len(catalog.artifacts_of(work_id)) == 1 for work_id in saved)
+    assert checks_of(whole)["no_corruption"].passed and checks_of(whole)["files_are_there"].passed

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,26 +16,6 @@ if TYPE_CHECKING:
 
 WORKS_PER_YEAR = 30
 QUERY = ("--query", "publication_year:2024")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """`small_disk("600k")` mounts one, and called again gives it another size."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small disk")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted: list[Path] = []
-
-    def mount(size: str) -> Path:
-        options = f"size={size}" + (",remount" if mounted else "")
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
-        mounted[:] = [folder]
-        return folder
-
-    yield mount
-    for place in mounted:
-        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def check(place: Place, root: Path, *, ended: bool) -> None:

@@ -8,24 +8,15 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from docstokg_assets.sandbox.records import work_type
+from docstokg_assets_tests.operating import CODE, Cluster
 from docstokg_assets_tests.servers import s3_bucket
 
-if TYPE_CHECKING:
-    from docstokg_assets_tests.cluster.conftest import Cluster
-
-LAUNCH = """mutation ($backfillParams: LaunchBackfillParams!) {
-  launchPartitionBackfill(backfillParams: $backfillParams) { __typename ... on PythonError { message } }
-}"""
 YEARS = ("2022", "2023", "2024")
-CHAIN = ("openalex_works", "resolver_plans", "downloaded_artifacts", "manifest_parquet", "run_metrics")
-CODE = ("-m", "docstokg_assets.definitions")
-WORKER = ("celery", "-A", "dagster_celery.app", "worker", "--concurrency=1", "--loglevel=WARNING", "-Q", "dagster")
 SHARED, WINDOW_S = "doi.org", 5  # asked once a second by all machines together, counted over so many seconds
 LEASE_S = 10
 SETTINGS = {
@@ -49,12 +40,10 @@ def test_fault_43_when_one_of_two_machines_is_lost_the_others_do_its_works_and_n
         cluster.set_up(machine, poll_interval_seconds=2)
     cluster.run("control", "python", "-m", "docstokg_assets.instance")
     cluster.box.add_fault(host="*.example", delay=5.0)  # so that there is a middle, however slow the machine
-    cluster.start("north", *WORKER, "-n", "north@%h")
-    south = cluster.start("south", *WORKER, "-n", "south@%h")
+    cluster.start_worker("north")
+    south = cluster.start_worker("south")
     cluster.start("control", "dagster-daemon", "run", *CODE)
-    backfill = {"assetSelection": [{"path": [name]} for name in CHAIN], "partitionNames": YEARS}
-    launched = json.dumps({"backfillParams": backfill})
-    assert "LaunchBackfillSuccess" in cluster.run("control", "dagster-graphql", "-t", LAUNCH, "-v", launched, *CODE)
+    cluster.launch_backfill("control", *YEARS)
 
     cluster.wait_for(lambda: held(cluster, "north") and has_begun(cluster, "south"), "both machines at work", 240)
     os.killpg(south.pid, signal.SIGKILL)
@@ -129,7 +118,6 @@ def machines(cluster: Cluster) -> Mapping[str, Mapping[str, float]]:
 
 def all_ended(cluster: Cluster) -> set[tuple[str, str]]:
     """Status and year of each run, once none is left and every year has one that succeeded."""
-    with psycopg.connect(cluster.postgres.url) as connection:
-        runs = connection.execute("SELECT status, partition FROM public.runs").fetchall()
+    runs = cluster.runs()
     over = all(status in ("SUCCESS", "FAILURE", "CANCELED") for status, _ in runs)
     return set(runs) if over and {year for status, year in runs if status == "SUCCESS"} >= set(YEARS) else set()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from resources import processes
-from resources.processes import new_owner, process_is_gone
+from resources.processes import new_owner, number_is_free, process_is_gone, processes_since
 
 
 @pytest.mark.requirement("CAT-2")
@@ -52,3 +53,21 @@ def test_where_the_kernel_tells_nothing_the_host_counts(tmp_path: Path, monkeypa
         assert not process_is_gone(new_owner())
     finally:
         processes._place.cache_clear()
+
+
+@pytest.mark.requirement("CAT-2")
+def test_a_process_that_has_ended_and_was_not_buried_is_gone() -> None:
+    process = subprocess.Popen(["true"])
+    end = time.monotonic() + 30
+    while not number_is_free(process.pid):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert Path(f"/proc/{process.pid}").exists(), "nobody has asked for its exit code"
+    process.wait()
+
+
+@pytest.mark.requirement("ORC-2")
+def test_processes_are_there_since_the_start_of_the_machine() -> None:
+    began = processes_since()
+    assert began < time.time() - time.monotonic() / 1e9
+    assert processes_since() - began < 5, "whenever it is asked"

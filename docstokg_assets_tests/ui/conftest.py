@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +15,8 @@ import yaml
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.servers import free_port
+from docstokg_assets_tests.operating import OneMachine
 
-ROOT = Path(__file__).parents[2]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--no-sandbox",  # which cannot be had by root, as in most containers
@@ -56,22 +51,18 @@ def browser() -> Iterator[Browser]:
 
 
 @dataclass
-class Dagster:
+class Dagster(OneMachine):
     """A running Dagster with its sandbox."""
 
-    url: str
-    home: Path
-    data_root: Path
-    box: Sandbox
+    box: Sandbox = field(kw_only=True)
 
-    def ask(self, query: str, **variables: Any) -> Any:
-        """What the server knows, by the same API that its pages use."""
-        import json
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
-        body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)["data"]
+    @property
+    def data_root(self) -> Path:
+        return self.folder / "data"
 
     def runs(self) -> list[dict[str, Any]]:
         """The newest first, each with status and partition."""
@@ -81,49 +72,20 @@ class Dagster:
             for run in found["runsOrError"]["results"]
         ]
 
-    def wait_for(self, condition: Any, what: str, seconds: float = 90) -> Any:
-        end = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < end, f"{what} did not happen; runs: {self.runs()}"
-            time.sleep(0.1)
-        return found
-
 
 @pytest.fixture(scope="module")
 def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
     folder = tmp_path_factory.mktemp("dagster")
-    home = folder / "home"
-    home.mkdir()
-    shutil.copy(ROOT / "dagster.yaml", home)
     with Sandbox.start(folder / "box", works_per_year=60, years=(2023, 2025), enforce_limits=False) as box:
         config = folder / "content.yaml"
         config.write_text(yaml.safe_dump(_config(folder / "data", box)))
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("DTKG_", "DOCSTOKG_"))},
-            "DTKG_CONFIG": str(config),
-            "DAGSTER_HOME": str(home),
-            "DAGSTER_DISABLE_TELEMETRY": "1",
-            "PYTHONWARNINGS": "ignore",
-        }
-        program = str(Path(sys.executable).with_name("dagster"))
-        subprocess.run([program, "instance", "migrate"], env=environment, cwd=home, check=True, capture_output=True)
-        port = free_port()
-        log = (folder / "dev.log").open("wb")
-        command = [program, "dev", "-m", "docstokg_assets.definitions", "-h", "127.0.0.1", "-p", str(port)]
-        server = subprocess.Popen(
-            command, env=environment, cwd=home, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        running = Dagster(folder, config, box=box)
+        running.set_up()
         try:
-            running = Dagster(f"http://127.0.0.1:{port}", home, folder / "data", box)
-            _until_it_answers(running.url, server, folder / "dev.log")
+            running.start_all()
             yield running
         finally:
-            os.killpg(server.pid, signal.SIGTERM)
-            try:
-                server.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(server.pid, signal.SIGKILL)
-            log.close()
+            running.end()
 
 
 def _config(data_root: Path, box: Sandbox) -> dict[str, Any]:
@@ -142,17 +104,6 @@ def _config(data_root: Path, box: Sandbox) -> dict[str, Any]:
         "resolvers": {"order": ["openalex", "unpaywall", "doi", "landing"]},
         "openalex": {"filter": "type:article|preprint", "first_year": 2023},
     }
-
-
-def _until_it_answers(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 90
-    while True:
-        try:
-            urllib.request.urlopen(f"{url}/server_info", timeout=5).close()
-            return
-        except OSError:
-            assert server.poll() is None and time.monotonic() < end, log.read_text()[-3000:]
-            time.sleep(0.2)
 
 
 @pytest.fixture
