@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,18 +126,18 @@ def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> in
         before = {entry.work_id for entry in catalog.entries() if entry.retry_at is None}
         states = [State(str(year), phase="starting Dagster") for year in YEARS]
         runs = _start_runs(root, environment)
-        try:
-            with _signals_end_it(), Display(console, states) as display:
-                while any(process.poll() is None for process in runs):
+        with _signals_end_it() as ending:
+            with Display(console, states) as display:
+                while not ending.asked and any(process.poll() is None for process in runs):
                     _refresh(catalog, states, runs, began)
                     display.show()
                     time.sleep(0.5)
                 _refresh(catalog, states, runs, began)
-        except KeyboardInterrupt:
-            say(console, ENDING)
-            _end(runs)  # as Ctrl-C would, so that Dagster has them as canceled
-            say(console, "Interrupted; nothing is lost. Run the same command again to go on.")
-            return 130
+            if ending.asked:
+                say(console, ENDING)
+                _end(runs)  # as Ctrl-C would, so that Dagster has them as canceled
+                say(console, "Interrupted; nothing is lost. Run the same command again to go on.")
+                return 130
         failed = [year for year, process in zip(YEARS, runs, strict=True) if process.returncode != 0]
         if failed:
             for year in failed:
@@ -251,17 +252,18 @@ def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> in
     # Not in the project's folder: the dagster.yaml there is the one of DAGSTER_HOME, which Dagster would remark upon.
     home = environment["DAGSTER_HOME"]
     server = subprocess.Popen(command, env={**environment, **quiet}, cwd=home, start_new_session=True)
-    with _signals_end_it():
-        try:
-            while server.poll() is None and not _answers(port):
-                time.sleep(0.2)
-            if server.poll() is None:
-                url = f"http://127.0.0.1:{port}"
-                console.print(f"Dagster UI: [bold]{url}[/]   (Ctrl-C ends it, and the sandbox with it)", soft_wrap=True)
-            return server.wait()
-        except KeyboardInterrupt:
+    with _signals_end_it() as ending:
+        while server.poll() is None and not ending.asked and not _answers(port):
+            time.sleep(0.2)
+        if server.poll() is None and not ending.asked:
+            url = f"http://127.0.0.1:{port}"
+            console.print(f"Dagster UI: [bold]{url}[/]   (Ctrl-C ends it, and the sandbox with it)", soft_wrap=True)
+        while server.poll() is None and not ending.asked:
+            time.sleep(0.5)
+        if ending.asked:
             _end([server])
             return 0
+        return server.returncode
 
 
 def _answers(port: int) -> bool:
@@ -270,16 +272,30 @@ def _answers(port: int) -> bool:
     return False
 
 
+@dataclass(slots=True)
+class _Ending:
+    """No `threading.Event`: a handler that comes while that one is looked at would wait for itself."""
+
+    asked: bool = False
+
+
 @contextmanager
-def _signals_end_it() -> Iterator[None]:
-    """A closed terminal or a SIGTERM is as good as Ctrl-C: Dagster's processes must not outlive us."""
+def _signals_end_it() -> Iterator[_Ending]:
+    """Set by the first of them. A closed terminal or a SIGTERM is as good as Ctrl-C: Dagster's processes must not outlive us.
+
+    An exception, such as Ctrl-C usually raises, is lost where it comes at a bad moment; only a second signal raises one.
+    """
+    ending = _Ending()
 
     def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        if ending.asked:
+            raise KeyboardInterrupt
+        ending.asked = True
 
-    usual = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    usual = {number: signal.signal(number, interrupt) for number in numbers}
     try:
-        yield
+        yield ending
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)
