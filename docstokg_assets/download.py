@@ -8,7 +8,7 @@ Which candidate is tried, and what happens after a failure, is the pipeline's; s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -282,18 +282,20 @@ def store_file(
     return replace(outcome, path=stored.path, meta={**meta, **named})
 
 
-def adopted(work: Work, store: ArtifactStore) -> DownloadOutcome | None:
-    """The outcome of a file that lies under the work's name, by what was noted with it and if its bytes are still those. Whether
-    somebody has recorded it already is not known here."""
+def adopted(work: Work, store: ArtifactStore, wanted: Callable[[DownloadOutcome], bool]) -> DownloadOutcome | None:
+    """The outcome of a file that lies under the work's name, by what was noted with it, if that is `wanted` and its bytes are
+    still those."""
     for kind in (Kind.PDF, Kind.XML):
         path = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], USUAL[kind][0])
-        found = store.noted(path)
-        if found is None:
+        note = store.note_of(path)
+        if note is None:
             continue
         with suppress(ValueError, TypeError, KeyError):  # a note of somebody else, or of another version
-            outcome = outcome_from_json(orjson.loads(found.note))
+            outcome = outcome_from_json(orjson.loads(note))
             named = outcome.ok and outcome.url and outcome.resolver and outcome.tier and Tier(outcome.tier)
-            if named and (outcome.sha256, outcome.content_length) == (found.sha256, found.bytes):
+            if not named or not wanted(outcome):
+                continue
+            if (outcome.sha256, outcome.content_length) == store.settled(path):
                 return replace(outcome, path=path, meta={**outcome.meta, "adopted": True})
     return None
 

@@ -20,7 +20,7 @@ from resources.lake.files import LakeFiles, quoted
 
 _BATCH = 2_000
 _COLUMNS = tuple(name for name in WORK_FIELDS if name != "deleted")  # which is learnt after a record was kept
-_MEMORY = "300MB"
+_MEMORY, _THREADS = "300MB", 2
 _REPEATED = """
 CREATE TEMP TABLE repeated AS SELECT work_id, max(fetched_at) AS latest FROM every_work
 WHERE work_id IN (SELECT work_id FROM every_work WHERE {of_year}) GROUP BY work_id HAVING count(*) > 1
@@ -39,6 +39,7 @@ def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
     """The works of a year, each once, as they were collected last; in bounded memory, in any order. 0: year unknown."""
     with open_lake(lake) as con, TemporaryDirectory(prefix="docstokg-works-") as spill:
         con.execute(f"SET memory_limit = '{_MEMORY}'")  # what does not fit goes to the disk for a while
+        con.execute(f"SET threads = {_THREADS}")  # each of them needs some of it
         con.execute(f"SET temp_directory = {quoted(spill)}")
         con.execute("SET preserve_insertion_order = false")
         con.execute(f"CREATE TEMP VIEW every_work AS {every_row(con, lake, 'works')}")

@@ -184,12 +184,12 @@ class Pursuit:
 
     def wall_of(self, host: str) -> Reason | None:
         """The wall that a host has put before us in this search. It stands before the visitor, not before one page."""
-        walls = (f.reason for f in self.failures.values() if f.reason in _WALLS_OF_HOSTS and f.host == host)
+        walls = (f.reason for _, f in self.losses() if f.reason in _WALLS_OF_HOSTS and f.host == host)
         return next(walls, None)
 
     def has_given_up_on(self, host: str) -> bool:
         """Whether a host has failed in this search as often as it is asked again. Its next URL is then tried once."""
-        worn = (f.url for f in self.failures.values() if ENDINGS[f.reason] is Ending.RETRYABLE and f.url is not None)
+        worn = (f.url for _, f in self.losses() if ENDINGS[f.reason] is Ending.RETRYABLE and f.url is not None)
         return any(host_of(url) == host for url in worn)
 
     def dead_files(self) -> dict[str, Failure]:
@@ -220,13 +220,17 @@ class Pursuit:
             for k, f in self.failures.items()
             if ENDINGS[f.reason] is not Ending.RETRYABLE and not carries_credentials(f.url or "")
         }
-        secret = [c for c in self.candidates.values() if carries_credentials(c.url)]
-        again = {c.resolver for c in secret}
-        passing = [
-            c for c in self.candidates.values() if c.guessed and c.key not in lasting
-        ]  # guessed anew, or not at all
+        secret = {key: c for key, c in self.candidates.items() if carries_credentials(c.url)}
+        again = {c.resolver for c in secret.values()}
+        passing = {
+            key for key, c in self.candidates.items() if c.guessed and key not in lasting
+        }  # guessed anew, or not
         return {
-            "candidates": [asdict(_without_key(c)) for c in self.candidates.values() if c not in (*secret, *passing)],
+            "candidates": [
+                asdict(_without_key(c))
+                for key, c in self.candidates.items()
+                if key not in secret and key not in passing
+            ],
             "asked": sorted(
                 name
                 for name in self.asked
@@ -325,11 +329,13 @@ class ResolverPipeline:
     def _adopt(self, work: Work, pursuit: Pursuit, log: AttemptLog) -> DownloadOutcome | None:
         """A whole file that was stored for this work and never recorded, because its process was killed, or because the catalog
         is older than the file. One that is recorded is what a search by force is to find anew."""
-        outcome = adopted(work, self._store) if not self._settings.dry_run else None
-        if outcome is None or outcome.sha256 is None or self._settings.recorded(work.work_id, outcome.sha256):
-            return None
-        candidate = _candidate_of(outcome)
-        if self._unwanted(candidate) is not None or self._taken_by_another(candidate, work, log):
+
+        def wanted(noted: DownloadOutcome) -> bool:
+            recorded = noted.sha256 is None or self._settings.recorded(work.work_id, noted.sha256)
+            return not recorded and self._unwanted(_candidate_of(noted)) is None
+
+        outcome = adopted(work, self._store, wanted) if not self._settings.dry_run else None
+        if outcome is None or self._taken_by_another(candidate := _candidate_of(outcome), work, log):
             return None
         pursuit.tried(candidate.resolver)
         return self._succeeded(outcome, pursuit)

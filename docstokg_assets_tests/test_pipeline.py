@@ -677,6 +677,30 @@ def test_a_host_that_turns_a_guess_away_is_not_bothered_with_another(tmp_path: P
 
 
 @pytest.mark.requirement("RES-2")
+@pytest.mark.parametrize(
+    "there",
+    [
+        (503, "text/html", b""),
+        (200, "text/html", b"<html><title>Just a moment...</title><div class='cf-turnstile'></div></html>"),
+    ],
+    ids=["broken", "wall"],
+)
+def test_a_guess_speaks_against_no_page_that_somebody_named(tmp_path: Path, there: Answer) -> None:
+    made = taught(tmp_path, ("openalex", "landing"))
+    named, file = "https://p.example/7654", "https://p.example/other/7654.pdf"
+    work = next_of(locations=(Location(named, is_oa=True),))
+    web = Web({GUESS: there, named: page(pdf_meta(file)), file: (200, "application/pdf", PDF)})
+    search = made.pursue(work, made.begin(work), log_to([], work))
+    guess = next(search)
+    assert guess.url == GUESS
+    answer = web.answer(guess)
+    assert not isinstance(answer, HttpError)
+    asked = search.send(answer)
+    assert (asked.url, asked.repeatable) == (named, True)
+    assert pursue(made, work, web).ok
+
+
+@pytest.mark.requirement("RES-2")
 def test_a_file_that_was_guessed_must_be_beyond_doubt_and_one_that_a_page_names_need_not(tmp_path: Path) -> None:
     def doubtful(work: Work, _: str, __: Path) -> Verdict:
         return (

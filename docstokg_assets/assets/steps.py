@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 import dagster as dg
+import duckdb
 from sqlalchemy.exc import OperationalError
 
 from docstokg_assets.config import ContentDownloadConfig, load_config, require_contact
@@ -43,22 +44,30 @@ Step = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecution
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
-    """Errors whose message says all that a person needs become the step's failure, without their trace.
-
-    Requests were repeated already where that helps, so the step is not. It is only where Dagster could not reach its own database
-    for longer than it waits, ten to twenty seconds: then a line of the log fails the step. (A retry policy would do the same, and
-    repeat steps that somebody has terminated.)
-    """
+    """Errors whose message says all that a person needs become the step's failure, without their trace. Requests were repeated
+    already where that helps, so the step is not."""
     try:
         yield
     except _EXPLAINED as error:
         raise dg.Failure(str(error), allow_retries=False) from None
+    except duckdb.IOException as error:
+        cause = str(error).partition("\n")[0]
+        remedy = "Were its parts joined or made again meanwhile? Launch it again."
+        raise dg.Failure(f"the lake could not be read: {cause}. {remedy}", allow_retries=False) from None
     except OSError as error:
-        if error.errno is None:  # not the system's own
+        if error.errno is None or isinstance(error, ConnectionError | TimeoutError):  # not of a disk
             raise
         raise dg.Failure(
             f"{disk_trouble(error, 'the data root')}, then launch it again.", allow_retries=False
         ) from None
+
+
+@contextmanager
+def _outliving_the_database() -> Iterator[None]:
+    """Where Dagster could not reach its own database for longer than it waits, ten to twenty seconds, a line of the log fails the
+    step; it is done again. (A retry policy would do the same, and repeat steps that somebody has terminated.)"""
+    try:
+        yield
     except Exception as error:
         if not _is_of_a_database(error):
             raise
@@ -74,7 +83,7 @@ def _is_of_a_database(error: BaseException | None) -> bool:
 def plain_ends(step: Step) -> Iterator[None]:
     """Plain failures; and Ctrl-C in a shell is somebody's wish, as *Terminate* is in the UI: the run is canceled then. By itself
     Dagster would call it failed, as it does, and should, when a machine that goes down ends its processes."""
-    with plain_failures(), _noting_ctrl_c() as pressed:
+    with _outliving_the_database(), plain_failures(), _noting_ctrl_c() as pressed:
         try:
             yield
         except dg.DagsterExecutionInterruptedError:

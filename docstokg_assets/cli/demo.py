@@ -125,8 +125,8 @@ def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> in
     with Catalog.open(root / "catalog.sqlite3") as catalog:
         before = {entry.work_id for entry in catalog.entries() if entry.retry_at is None}
         states = [State(str(year), phase="starting Dagster") for year in YEARS]
-        runs = _start_runs(root, environment)
-        with _signals_end_it() as ending:
+        with _signals_end_it() as ending, _ended_with_us(runs := list[subprocess.Popen[bytes]]()):
+            runs += _start_runs(root, environment)
             with Display(console, states) as display:
                 while not ending.asked and any(process.poll() is None for process in runs):
                     _refresh(catalog, states, runs, began)
@@ -161,8 +161,18 @@ def _start_runs(root: Path, environment: Mapping[str, str]) -> list[subprocess.P
     return [runs[year] for year in YEARS]
 
 
-def _end(runs: Sequence[subprocess.Popen[bytes]]) -> None:
+@contextmanager
+def _ended_with_us(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Those that still go on when the block is left, however that comes, are ended; they have sessions of their own."""
+    try:
+        yield
+    finally:
+        _end(processes)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Ask every process and its children to end; what does not within its grace, or until a second Ctrl-C, is killed."""
+    runs = [process for process in processes if process.poll() is None]
     for process in runs:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
@@ -251,8 +261,9 @@ def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> in
     quiet = {"PYTHONWARNINGS": "ignore"}  # that `dagster dev` is to be called `dg dev` one day is no news to a user
     # Not in the project's folder: the dagster.yaml there is the one of DAGSTER_HOME, which Dagster would remark upon.
     home = environment["DAGSTER_HOME"]
-    server = subprocess.Popen(command, env={**environment, **quiet}, cwd=home, start_new_session=True)
-    with _signals_end_it() as ending:
+    with _signals_end_it() as ending, _ended_with_us(servers := list[subprocess.Popen[bytes]]()):
+        server = subprocess.Popen(command, env={**environment, **quiet}, cwd=home, start_new_session=True)
+        servers.append(server)
         while server.poll() is None and not ending.asked and not _answers(port):
             time.sleep(0.2)
         if server.poll() is None and not ending.asked:
@@ -260,10 +271,7 @@ def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> in
             console.print(f"Dagster UI: [bold]{url}[/]   (Ctrl-C ends it, and the sandbox with it)", soft_wrap=True)
         while server.poll() is None and not ending.asked:
             time.sleep(0.5)
-        if ending.asked:
-            _end([server])
-            return 0
-        return server.returncode
+        return 0 if ending.asked else server.returncode
 
 
 def _answers(port: int) -> bool:

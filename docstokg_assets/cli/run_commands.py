@@ -10,7 +10,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +40,7 @@ from docstokg_assets.cli.running import (
     Signals,
     export_and_report,
     logged,
-    tell,
+    say_to,
     tell_what_is_left,
     terminal,
     told_plainly,
@@ -158,6 +158,7 @@ def no_root_for_nothing(config: ContentDownloadConfig) -> Iterator[None]:
     """A data root that was made for a run of which nothing came, because its source refused, goes with it."""
     from docstokg_assets.openalex import SourceError
     from resources.catalog.catalog import Catalog
+    from resources.catalog.database import CatalogError
     from resources.http.errors import HttpError
 
     root = config.data_root
@@ -166,10 +167,11 @@ def no_root_for_nothing(config: ContentDownloadConfig) -> Iterator[None]:
         yield
     except (SourceError, HttpError):
         if made and root.exists():
-            with Catalog.open(config.catalog_location) as catalog:
-                alone = len(catalog.runs()) <= 1 and not catalog.queue_counts().total
-            if alone:
-                shutil.rmtree(root, ignore_errors=True)
+            with suppress(CatalogError):  # the source's own words matter more
+                with Catalog.open(config.catalog_location) as catalog:
+                    alone = len(catalog.runs()) <= 1 and not catalog.queue_counts().total
+                if alone:
+                    shutil.rmtree(root, ignore_errors=True)
         raise
 
 
@@ -309,7 +311,7 @@ def _run(
             before = services.catalog.queue_counts(run_id=run.run_id)
             due = before.total - before.done - before.retry
             if dry_run is None:
-                tell(
+                say_to(
                     console,
                     f"run {run.run_id}: {due:,} of {plural(before.total, 'work')} to do, in {run.folder.parent}",
                 )
@@ -322,9 +324,9 @@ def _run(
             export_and_report(services, run, shown=result.finished > 0)
     _tell_set_aside(console, collected.set_aside)
     for message in trouble:
-        tell(console, f"the source of works stopped early: {message}")
+        say_to(console, f"the source of works stopped early: {message}")
     if signals.stop.is_set():
-        tell(console, "Interrupted; nothing is lost. Run the same command again to go on.")
+        say_to(console, "Interrupted; nothing is lost. Run the same command again to go on.")
         return INTERRUPTED
     left = dry_run is None and tell_what_is_left(
         console, services.catalog, before.done, result.finished, run_id=run.run_id
@@ -368,7 +370,7 @@ def _as_they_come(
                 told = True
                 most = run.config.openalex.max_works
                 taken = f"; {most:,} of them are taken" if most is not None and most < collected.announced else ""
-                tell(display.console, f"The source announces {plural(collected.announced, 'work')}{taken}.")
+                say_to(display.console, f"The source announces {plural(collected.announced, 'work')}{taken}.")
             display.found(collected.works, collected.announced)
             yield work
     except Interrupted:
@@ -402,7 +404,7 @@ def _show_dry_run(services: Services, run: DownloadRun, format: QueryFormat) -> 
         print_answer(Answer(columns, tuple(rows), False), format, "")
     works, urls = len({row[0] for row in rows}), sum(row[4] is not None for row in rows)
     what = f"{plural(works, 'work')}, {plural(urls, 'URL')} that would be tried"
-    tell(terminal(), f"{what}; nothing was fetched, nothing was written.")
+    say_to(terminal(), f"{what}; nothing was fetched, nothing was written.")
 
 
 def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple[str | None, ...]]) -> None:
@@ -414,12 +416,12 @@ def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple
 
     console = Console()
     for work in works[:_FIRST]:
-        tell(console, f"{work[0]}  {work[1] or ''}".rstrip())
+        say_to(console, f"{work[0]}  {work[1] or ''}".rstrip())
         tried = [f"    {resolver:<10} {url}" for *of, resolver, _, url in candidates if tuple(of) == work]
         for line in tried or ["    no copy is known"]:
             say(console, line, verbatim=True)
     if len(works) > _FIRST:
-        tell(console, f"… and {plural(len(works) - _FIRST, 'work')} more; --format csv or json shows all")
+        say_to(console, f"… and {plural(len(works) - _FIRST, 'work')} more; --format csv or json shows all")
     resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)
     rows = tuple((*who, count) for who, count in resolvers.most_common())
     print_answer(Answer(("resolver", "tier", "URLs"), rows, False), QueryFormat.TABLE, "")
@@ -430,6 +432,6 @@ def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple
 
 def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:
     for aside in set_aside[:_SHOWN]:
-        tell(console, f"set aside: {aside.where}: {aside.reason}: {aside.text!r}")
+        say_to(console, f"set aside: {aside.where}: {aside.reason}: {aside.text!r}")
     if len(set_aside) > _SHOWN:
-        tell(console, f"… and {len(set_aside) - _SHOWN:,} more")
+        say_to(console, f"… and {len(set_aside) - _SHOWN:,} more")

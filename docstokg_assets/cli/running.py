@@ -99,7 +99,7 @@ class Signals:
                 os.write(2, b"\x1b[?25h\n")  # the bar has hidden the cursor
             os._exit(INTERRUPTED)
         self.stop.set()
-        tell(self._console, ENDING)
+        say_to(self._console, ENDING)
         if self._cut:
             raise Interrupted("the run is being ended")
 
@@ -175,14 +175,14 @@ def tell_what_is_left(
     counts = catalog.queue_counts(year, run_id)
     left = counts.total - counts.done
     if not counts.total:
-        tell(console, "There are no such works.")
+        say_to(console, "There are no such works.")
     elif done_before:
         also = "" if finished else "; nothing was downloaded again"
-        tell(console, f"{plural(done_before, 'work')} of {counts.total:,} had been finished before{also}.")
+        say_to(console, f"{plural(done_before, 'work')} of {counts.total:,} had been finished before{also}.")
     if left:
         due = catalog.next_due(year, run_id) if counts.queued_due == 0 else None
         when = f" from {datetime.fromtimestamp(due, UTC):%Y-%m-%d %H:%M} UTC on" if due is not None else ""
-        tell(console, f"{plural(left, 'work')} left for later; run the same command again{when}.")
+        say_to(console, f"{plural(left, 'work')} left for later; run the same command again{when}.")
     return left
 
 
@@ -192,7 +192,7 @@ def terminal() -> Console:
     return Console(stderr=True)
 
 
-def tell(console: Console, message: str) -> None:
+def say_to(console: Console, message: str) -> None:
     from docstokg_assets.cli.progress import say
 
     say(console, message)

@@ -13,7 +13,7 @@ import typer
 
 from docstokg_assets.cli.ending import fail
 from docstokg_assets.cli.options import ConfigOption, OutOption
-from docstokg_assets.cli.report_commands import check_known, open_catalog, place, settings_of
+from docstokg_assets.cli.report_commands import check_known, check_there, open_catalog, place, settings_of
 
 if TYPE_CHECKING:
     from resources.catalog import Catalog, Run
@@ -102,14 +102,19 @@ def compact(
 ) -> None:
     """Join the many small Parquet parts that nightly runs leave in the lake: the same rows, in one part for each year.
 
-    Runs may go on meanwhile. A query that is under way at that moment may find a part gone, and is asked again.
+    Downloads may go on meanwhile. What is reading the lake at that moment (a query, the planning of a year) may find a part gone,
+    says so, and is done again.
     """
+    from docstokg_assets.cli.running import told_plainly
     from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter
 
-    lake = LakeWriter(settings_of(config, out).lake_files())
-    for table in SCHEMAS:
-        went, came = lake.compact(table, more_than)
-        typer.echo(f"{table}: {went:,} parts became {came:,}" if went else f"{table}: nothing to join", err=True)
+    settings = settings_of(config, out)
+    check_there(settings.catalog_location)
+    with told_plainly(settings):
+        lake = LakeWriter(settings.lake_files())
+        for table in SCHEMAS:
+            went, came = lake.compact(table, more_than)
+            typer.echo(f"{table}: {went:,} parts became {came:,}" if went else f"{table}: nothing to join", err=True)
 
 
 def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:

@@ -194,11 +194,17 @@ class LakeWriter:
         """Where a year has more parts than that, one takes their place; how many went, and how many came.
 
         Rows are kept as they are. They are in the new part before the old ones go, so that a reader sees each at least once.
+        Parts of a newer version, with columns that are not known here, are left alone.
         """
         by_year: dict[str, list[str]] = {}
         for part in self.files.parts(table):
             by_year.setdefault(part.rpartition("/")[0], []).append(part)
-        crowded = {folder: parts for folder, parts in by_year.items() if len(parts) > more_than}
+        known = set(SCHEMAS[table].names)
+        crowded = {
+            folder: parts
+            for folder, parts in by_year.items()
+            if len(parts) > more_than and all(known.issuperset(self.files.schema(part).names) for part in parts)
+        }
         for folder, parts in crowded.items():
             with self.files.new_part(f"{folder}/part-{ULID()}.parquet") as temp:
                 self._join(parts, SCHEMAS[table], temp)

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from resources.artifacts.store import (
     Found,
-    Noted,
     Part,
     Stored,
     StoreError,
@@ -32,6 +31,7 @@ from resources.artifacts.store import (
 
 PART_PREFIX = ".part-"
 _NOTE = "user.docstokg"  # an extended attribute
+_KEEPS_NOTES = hasattr(os, "setxattr")  # Python has them on Linux only
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,7 +57,7 @@ class PartFile:
     def move_to(self, folder: int, name: str, note: bytes = b"") -> None:
         """Bring the bytes to the disk, then take the final name, then bring that to the disk; the part is over."""
         with self._usable() as (own_folder, fd):
-            if note:
+            if note and _KEEPS_NOTES:
                 with suppress(OSError):  # not every file system keeps them, or as many bytes
                     os.setxattr(fd, _NOTE, note)
             os.fsync(fd)
@@ -124,13 +124,19 @@ class FileSystemStore:
             part.discard()
         return Stored(place, part.bytes_written)
 
-    def noted(self, path: str) -> Noted | None:
+    def note_of(self, path: str) -> bytes | None:
+        if not _KEEPS_NOTES:
+            return None
+        with suppress(OSError):
+            return os.getxattr(self.root / path, _NOTE, follow_symlinks=False)  # one step where there is nothing
+        return None
+
+    def settled(self, path: str) -> tuple[str, int] | None:
         with suppress(OSError, StoreError):
-            note = os.getxattr(self.root / path, _NOTE, follow_symlinks=False)  # one step where there is nothing
-            sha256, size = self.sha256_of(path)
+            found = self.sha256_of(path)
             with self._at(path) as (folder, _):
                 os.fsync(folder)  # whoever stored it may have been killed before that
-            return Noted(note, sha256, size)
+            return found
         return None
 
     def open_read(self, relative_path: str) -> BufferedReader:

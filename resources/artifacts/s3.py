@@ -90,8 +90,11 @@ class S3Store:
             part.discard()
         return Stored(place, part.bytes_written)
 
-    def noted(self, path: str) -> None:
+    def note_of(self, path: str) -> None:
         """To look would cost a request for each work."""
+
+    def settled(self, path: str) -> tuple[str, int] | None:
+        return self.sha256_of(path) if self.exists(path) else None
 
     def open_read(self, path: str) -> BinaryIO:
         with self._told(path):

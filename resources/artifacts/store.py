@@ -45,15 +45,6 @@ class Found:
     changed_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """A whole file with the note that was kept with it, and what its bytes are now."""
-
-    note: bytes
-    sha256: str
-    bytes: int
-
-
 class Part(Protocol):
     """A file that is being written, under a name that nobody reads."""
 
@@ -81,8 +72,11 @@ class ArtifactStore(Protocol):
         layout a name belongs to one work, in the other to one hash, so it was an older or a damaged copy. The note goes with
         the file where that costs next to nothing; else it is dropped."""
 
-    def noted(self, path: str) -> Noted | None:
-        """What lies under a final name and has a note, hashed again and durable; None when nothing does, or it cannot be read."""
+    def note_of(self, path: str) -> bytes | None:
+        """The note of what lies under a final name; None when nothing does, or it has none."""
+
+    def settled(self, path: str) -> tuple[str, int] | None:
+        """Hash and size of what lies there, hashed again and durable from now on; None when it cannot be read."""
 
     def open_read(self, path: str) -> BinaryIO:
         """FileNotFoundError when it is not there."""

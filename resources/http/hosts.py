@@ -21,6 +21,7 @@ from resources.http.settings import BreakerSettings
 MAX_ROBOTS_BYTES = 500 * 1024
 UNAVAILABLE_FOR_S = 600.0
 _MOST_LETTERS = 2_000_000  # of all robots.txt at hand; parsed they take twenty times as much
+_LEAST_WEIGHT = 500
 _LONGEST_CRAWL_DELAY_S = 86_400.0  # by then robots.txt is read again
 _REREAD_S = 5.0
 PROBES_OUT_S = 1.0  # look again so much later whether a probe came back
@@ -86,6 +87,11 @@ class Closure:
     read_at: float = 0.0
 
 
+def _weight(rules: Rules) -> int:
+    """Of what is kept for a host in memory; those without a robots.txt weigh something too."""
+    return rules.letters + _LEAST_WEIGHT
+
+
 class HostBook:
     """This process's view of the hosts, over the shared store."""
 
@@ -132,9 +138,9 @@ class HostBook:
         with self._lock:
             before = self._rules.pop(host, None)
             self._rules[host] = rules
-            self._letters += rules.letters - (before.letters if before is not None else 0)
+            self._letters += _weight(rules) - (_weight(before) if before is not None else 0)
             while self._letters > _MOST_LETTERS and len(self._rules) > 1:
-                self._letters -= self._rules.pop(next(iter(self._rules))).letters
+                self._letters -= _weight(self._rules.pop(next(iter(self._rules))))
         return rules
 
     def close(self, host: str, until: float, reason: str) -> None:
