@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from docstokg_assets.openalex.snapshot import Snapshot
-from docstokg_assets.plans import make_plan
+from docstokg_assets.plans import DELETED_PLAN
 from docstokg_assets.sources import in_batches
 from docstokg_assets.telemetry.views import every_row, open_lake
 from docstokg_assets.works import Work
@@ -61,7 +61,6 @@ def without_deleted(works: Iterable[Work], deleted: dict[str, str], catalog: Cat
 
 
 def _ending(work: Work, day: str) -> NewItem:
-    """In the queue with nothing to try, which is another plan than it had, and so opens it once more if it had ended."""
+    """In the queue with another plan than it can have had, which opens it once more if it had ended."""
     record = replace(work, deleted=day or "an unknown day").to_json()
-    nothing = make_plan(work, ()).hash
-    return NewItem(work.work_id, work.year, work.year or 0, record, nothing, next_group=None)
+    return NewItem(work.work_id, work.year, work.year or 0, record, DELETED_PLAN, next_group=None)

@@ -1,0 +1,39 @@
+"""Works that were deleted where they were listed, in the queue of a real catalog."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from docstokg_assets.deletions import Ended, without_deleted
+from docstokg_assets.sources import plan_works
+from docstokg_assets.works import Work
+from resources.catalog import Batch, Catalog, Finished
+from resources.rate_limit.settings import RateLimitSettings
+from resources.records import Classification, DownloadOutcome, Reason
+
+pytestmark = pytest.mark.requirement("SRC-2", "SRC-3")
+NOTHING_FOUND = DownloadOutcome(False, None, Classification.SKIP, Reason.NO_CANDIDATE)
+
+
+def planned(catalog: Catalog, work: Work) -> None:
+    plan_works([work], (), RateLimitSettings(), catalog, None, datetime.now(UTC))
+
+
+def delete(catalog: Catalog, work: Work) -> None:
+    assert not list(without_deleted([work], {work.work_id: "2026-08-14"}, catalog, Ended()))
+
+
+def test_a_work_for_which_nothing_was_known_is_opened_once_more_to_end_as_deleted(tmp_path: Path) -> None:
+    work = Work("W1", year=2024)
+    with Catalog.open(tmp_path / "catalog.sqlite3") as catalog:
+        planned(catalog, work)
+        (item,) = catalog.claim("me", 1, 60)
+        ended = Finished(item.work_id, item.year, None, None, NOTHING_FOUND, "run", "hash", "me")
+        catalog.commit(Batch(finished=[ended]))
+        assert not catalog.claim("me", 1, 60)
+        delete(catalog, work)
+        (again,) = catalog.claim("me", 1, 60)
+        assert again.record["deleted"] == "2026-08-14"
