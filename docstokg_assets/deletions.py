@@ -1,7 +1,7 @@
 """Works that OpenAlex has deleted, or merged into others, after they were listed here: which of ours they are, and their end.
 
 A work that is gone there is not looked for any more: it ends as `work-deleted`, without a request. What was stored of it before
-stays as it is. Deletion is final, so a work that ended so is not looked for again when works come from elsewhere.
+stays as it is. Deletion is final: `plan_works` leaves such a work alone when it comes from elsewhere.
 """
 
 from __future__ import annotations

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from docstokg_assets.deletions import Ended, without_deleted
+from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers
 from docstokg_assets.sources import plan_works
+from docstokg_assets.telemetry.lake import LakeWriter
 from docstokg_assets.works import Work
 from resources.catalog import Batch, Catalog, Finished
+from resources.lake.files import LakeFolder
 from resources.rate_limit.settings import RateLimitSettings
 from resources.records import Classification, DownloadOutcome, Reason
 
@@ -37,3 +40,20 @@ def test_a_work_for_which_nothing_was_known_is_opened_once_more_to_end_as_delete
         delete(catalog, work)
         (again,) = catalog.claim("me", 1, 60)
         assert again.record["deleted"] == "2026-08-14"
+
+
+def test_a_deleted_work_that_another_source_lists_is_that_runs_and_stays_deleted(tmp_path: Path) -> None:
+    """Also before a pass has accounted for it."""
+    work = Work("W1", year=2024, doi="10.5555/1")
+    with Catalog.open(tmp_path / "catalog.sqlite3") as catalog:
+        planned(catalog, work)
+        delete(catalog, work)
+        catalog.start_run("R", "pull", "hash", {})
+        unpaywall = build_resolvers(["unpaywall"], {"unpaywall": load_resolvers()["unpaywall"].Settings()})
+        lake = LakeWriter(LakeFolder(tmp_path / "lake"))
+        for run_id in ("R", None):
+            now = datetime.now(UTC)
+            counts = plan_works([work], unpaywall, RateLimitSettings(), catalog, lake, now, run_id)
+            assert (counts.works, counts.steps, counts.reopened, counts.unchanged) == (1, 0, 0, 1)
+        (item,) = catalog.claim("me", 1, 60, run_id="R")
+        assert item.record["deleted"] == "2026-08-14"
