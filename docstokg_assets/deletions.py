@@ -24,7 +24,7 @@ from resources.records import ENDINGS, Ending, Reason
 # Numbers instead of texts: of a million works they take 8 MB.
 _NUMBERS = """
 SELECT DISTINCT TRY_CAST(work_id[2:] AS BIGINT) AS number FROM ({every_work})
-WHERE {of_year} AND work_id LIKE 'W%' AND number IS NOT NULL ORDER BY number
+WHERE ({of_years}) AND work_id LIKE 'W%' AND number IS NOT NULL ORDER BY number
 """
 
 
@@ -36,14 +36,19 @@ class Ended:
     kept: int = 0
 
 
-def deleted_of_year(snapshot: Snapshot | None, lake: LakeFiles, catalog: Catalog, year: int) -> dict[str, str]:
-    """The works of a year, as the lake has them, that OpenAlex has deleted: the day by the work. 0: year unknown."""
-    known = {e.work_id: str(e.meta.get("deleted", "")) for e in catalog.entries(year=year, reason=Reason.WORK_DELETED)}
+def deleted_of_years(
+    snapshot: Snapshot | None, lake: LakeFiles, catalog: Catalog, years: tuple[int, ...]
+) -> dict[str, str]:
+    """The works of some years, as the lake has them, that OpenAlex has deleted: the day by the work. 0: year unknown.
+
+    The snapshot's list is long and may be far away, so it is read once for all of the years.
+    """
+    known = {e.work_id: str(e.meta.get("deleted", "")) for e in catalog.entries(year=years, reason=Reason.WORK_DELETED)}
     if snapshot is None:
         return known
     with open_lake(lake) as con:
-        of_year = f"year = {year:d}" if year else "year IS NULL"
-        query = _NUMBERS.format(every_work=every_row(con, lake, "works"), of_year=of_year)
+        of_years = " OR ".join(f"year = {year:d}" if year else "year IS NULL" for year in years)
+        query = _NUMBERS.format(every_work=every_row(con, lake, "works"), of_years=of_years)
         numbers = con.execute(query).fetchnumpy()["number"]
     return known | dict(snapshot.deleted_among(np.asarray(numbers, np.int64)))
 
