@@ -1,7 +1,7 @@
 """Works that OpenAlex has deleted, or merged into others, after they were listed here: which of ours they are, and their end.
 
 A work that is gone there is not looked for any more: it ends as `work-deleted`, without a request. What was stored of it before
-stays as it is. Deletion is final, so a work that ended so is not looked for again when works come from elsewhere.
+stays as it is. Deletion is final: `plan_works` leaves such a work alone when it comes from elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from docstokg_assets.openalex.snapshot import Snapshot
-from docstokg_assets.plans import make_plan
+from docstokg_assets.plans import DELETED_PLAN
 from docstokg_assets.sources import in_batches
 from docstokg_assets.telemetry.views import every_row, open_lake
 from docstokg_assets.works import Work
@@ -24,7 +24,7 @@ from resources.records import ENDINGS, Ending, Reason
 # Numbers instead of texts: of a million works they take 8 MB.
 _NUMBERS = """
 SELECT DISTINCT TRY_CAST(work_id[2:] AS BIGINT) AS number FROM ({every_work})
-WHERE {of_year} AND work_id LIKE 'W%' AND number IS NOT NULL ORDER BY number
+WHERE ({of_years}) AND work_id LIKE 'W%' AND number IS NOT NULL ORDER BY number
 """
 
 
@@ -36,14 +36,19 @@ class Ended:
     kept: int = 0
 
 
-def deleted_of_year(snapshot: Snapshot | None, lake: LakeFiles, catalog: Catalog, year: int) -> dict[str, str]:
-    """The works of a year, as the lake has them, that OpenAlex has deleted: the day by the work. 0: year unknown."""
-    known = {e.work_id: str(e.meta.get("deleted", "")) for e in catalog.entries(year=year, reason=Reason.WORK_DELETED)}
+def deleted_of_years(
+    snapshot: Snapshot | None, lake: LakeFiles, catalog: Catalog, years: tuple[int, ...]
+) -> dict[str, str]:
+    """The works of some years, as the lake has them, that OpenAlex has deleted: the day by the work. 0: year unknown.
+
+    The snapshot's list is long and may be far away, so it is read once for all of the years.
+    """
+    known = {e.work_id: str(e.meta.get("deleted", "")) for e in catalog.entries(year=years, reason=Reason.WORK_DELETED)}
     if snapshot is None:
         return known
     with open_lake(lake) as con:
-        of_year = f"year = {year:d}" if year else "year IS NULL"
-        query = _NUMBERS.format(every_work=every_row(con, lake, "works"), of_year=of_year)
+        of_years = " OR ".join(f"year = {year:d}" if year else "year IS NULL" for year in years)
+        query = _NUMBERS.format(every_work=every_row(con, lake, "works"), of_years=of_years)
         numbers = con.execute(query).fetchnumpy()["number"]
     return known | dict(snapshot.deleted_among(np.asarray(numbers, np.int64)))
 
@@ -61,7 +66,6 @@ def without_deleted(works: Iterable[Work], deleted: dict[str, str], catalog: Cat
 
 
 def _ending(work: Work, day: str) -> NewItem:
-    """In the queue with nothing to try, which is another plan than it had, and so opens it once more if it had ended."""
+    """In the queue with another plan than it can have had, which opens it once more if it had ended."""
     record = replace(work, deleted=day or "an unknown day").to_json()
-    nothing = make_plan(work, ()).hash
-    return NewItem(work.work_id, work.year, work.year or 0, record, nothing, next_group=None)
+    return NewItem(work.work_id, work.year, work.year or 0, record, DELETED_PLAN, next_group=None)

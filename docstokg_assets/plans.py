@@ -105,6 +105,11 @@ class Plan:
     hash: str
 
 
+DELETED_PLAN = (
+    "deleted"  # stands for the hash of a work that is not to be looked for: no plan has it, not even one without steps
+)
+
+
 class Planner(Protocol):
     """What a plan needs of a resolver; `docstokg_assets.resolvers.registry.Resolver` has it."""
 

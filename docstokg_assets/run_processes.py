@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import dagster as dg
 from dagster._config.config_schema import UserConfigSchema
@@ -18,9 +18,16 @@ from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
 from dagster._serdes import ConfigurableClassData
 
-from resources.processes import number_is_free, processes_since
+from resources.processes import birth_of, epoch_of, number_is_free, processes_since
 
-_SLACK_S = 5.0  # between the clock of the run's record and that of the kernel
+_SLACK_S = 5.0  # between the clock of the run's events and that of the kernel
+
+
+class _Told(NamedTuple):
+    """The process of a run, and when the run has told it."""
+
+    number: int
+    at: float
 
 
 class WatchedRunLauncher(DefaultRunLauncher):
@@ -34,6 +41,7 @@ class WatchedRunLauncher(DefaultRunLauncher):
         super().__init__(inst_data)
         self._gone_after_s = gone_after_seconds
         self._gone_since: dict[str, float] = {}
+        self._births: dict[str, tuple[int, float | None]] = {}  # of the processes of runs, with their numbers
 
     @classmethod
     def config_type(cls) -> UserConfigSchema:
@@ -57,32 +65,45 @@ class WatchedRunLauncher(DefaultRunLauncher):
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 
     def _why_gone(self, run: dg.DagsterRun) -> str | None:
+        told = self._process_of(run.run_id)
+        if told is not None and self._lives(run.run_id, told):
+            return None
         record = self._instance.get_run_record_by_id(run.run_id)
         if record and record.start_time and record.start_time + _SLACK_S < processes_since():
             return "The machine (or container) of the run was started anew."
-        number = self._process_of(run.run_id)
-        if number is not None and number_is_free(number):
-            return f"Process {number} of the run is gone, and nobody has told why."
-        return None
+        return f"Process {told.number} of the run is gone, and nobody has told why." if told else None
+
+    def _lives(self, run_id: str, told: _Told) -> bool:
+        """Whether the process that has the number now is the run's. It is not when it began after the run has told of it; one
+        that was seen to be the run's once is known by its birth, also when the clock is set or the machine paused."""
+        if number_is_free(told.number):
+            return False
+        birth = birth_of(told.number)
+        if self._births.get(run_id) == (told.number, birth):
+            return True
+        if birth is not None and epoch_of(birth) > told.at + _SLACK_S:
+            return False
+        self._births[run_id] = (told.number, birth)
+        return True
 
     def terminate(self, run_id: str) -> bool:
         ask_code_server: Callable[[str], bool] = super().terminate
         try:
             return ask_code_server(run_id)
         except DagsterUserCodeUnreachableError:
-            number = self._process_of(run_id)
-            if number is None or not _is_of_a_code_server(number):
+            told = self._process_of(run_id)
+            if told is None or not self._lives(run_id, told) or not _is_of_a_code_server(told.number):
                 raise
-            os.kill(number, signal.SIGINT)  # as the code server does it
+            os.kill(told.number, signal.SIGINT)  # as the code server does it
             return True
 
-    def _process_of(self, run_id: str) -> int | None:
+    def _process_of(self, run_id: str) -> _Told | None:
         """What the run itself has told last."""
-        told = self._instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
-        for event in reversed(list(told)):
+        events = self._instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
+        for event in reversed(list(events)):
             pid = event.get_dagster_event().engine_event_data.metadata.get("pid")
             if pid is not None:
-                return int(str(pid.value))
+                return _Told(int(str(pid.value)), event.timestamp)
         return None
 
 

@@ -19,7 +19,7 @@ from docstokg_assets.identifiers import Identifier
 from docstokg_assets.openalex import SetAside, SourceError
 from docstokg_assets.openalex.api import FIRST_CURSOR, LARGE_SLICE, DateSlice, OpenAlexApi, id_batches
 from docstokg_assets.openalex.snapshot import Keep, Snapshot, folders
-from docstokg_assets.plans import Plan, Target, make_plan, plan_columns
+from docstokg_assets.plans import DELETED_PLAN, Plan, Target, make_plan, plan_columns
 from docstokg_assets.resolvers.registry import Resolver
 from docstokg_assets.telemetry.lake import LakeWriter, work_columns
 from docstokg_assets.works import Work
@@ -194,14 +194,15 @@ def plan_works(
     run_id: str | None = None,
 ) -> Planned:
     """Make a plan for each work, keep those that are not as before as Parquet, and put the works into the queue, with `run_id` as
-    that run's."""
+    that run's. A work that was deleted where it was listed stays so, whoever lists it now."""
     known = tuple(resolvers)
     planned = Planned()
     group_of = cache(lambda host, role: resolve_policy(limits, host, str(role)).group)
     for batch in in_batches(works, of_ours=True):
-        plans = [(work, make_plan(work, known)) for work in batch]
+        before = catalog.plan_hashes(work.work_id for work in batch)
+        gone = {work_id for work_id, plan_hash in before.items() if plan_hash == DELETED_PLAN}
+        plans = [(w, Plan(w.work_id, (), DELETED_PLAN) if w.work_id in gone else make_plan(w, known)) for w in batch]
         if lake is not None:
-            before = catalog.plan_hashes(work.work_id for work in batch)
             new = [(work, plan) for work, plan in plans if before.get(work.work_id) != plan.hash]
             if new:
                 lake.append_columns("plans", [plan_columns(new, planned_at)])

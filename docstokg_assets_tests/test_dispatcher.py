@@ -291,11 +291,13 @@ def test_a_stop_while_all_workers_hold_dripping_bodies_takes_no_longer_than_the_
 @pytest.mark.requirement("CAT-2")
 def test_a_transfer_that_is_longer_than_its_lease_stays_with_its_process(config_of: ConfigOf) -> None:
     config = config_of(workers=2)
-    brief = config.model_copy(update={"download": config.download.model_copy(update={"lease_s": 1.5})})
+    brief = config.model_copy(update={"download": config.download.model_copy(update={"lease_s": 4.0})})
     stop, stolen = threading.Event(), list[QueueItem]()
 
     def steal(catalog: Catalog) -> None:
-        end = time.monotonic() + 4.0
+        while not catalog.queue_counts().leased:
+            time.sleep(0.1)
+        end = time.monotonic() + 6.0  # longer than the lease
         while time.monotonic() < end and not stolen:
             stolen.extend(catalog.claim("a thief", 10, 60))
             time.sleep(0.1)
@@ -304,7 +306,7 @@ def test_a_transfer_that_is_longer_than_its_lease_stays_with_its_process(config_
     with open_services(brief) as services, DownloadRun(services, stop=stop) as run:
         run.take_in([work(1, "drip.b1.example")])
         thief = threading.Thread(target=steal, args=(services.catalog,))
-        threading.Timer(0.5, thief.start).start()
+        thief.start()
         run.drain(of_run=True)
         thief.join()
     assert stolen == []

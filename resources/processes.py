@@ -46,11 +46,21 @@ def number_is_free(number: int) -> bool:
 def processes_since() -> float:
     """When the first process of this table began (epoch seconds), as the clock is now: the start of the machine or of the
     container. What is older has ended. 0 where the kernel does not tell."""
-    told = _stat(1)
-    if len(told) <= _BEGAN:
-        return 0.0
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(told[_BEGAN]) / os.sysconf("SC_CLK_TCK")
-    return time.time() - age
+    birth = birth_of(1)
+    return 0.0 if birth is None else epoch_of(birth)
+
+
+def birth_of(number: int) -> float | None:
+    """When a process began, in seconds of the kernel's clock since the boot, which nobody sets: with its number it names one
+    process of this boot. None where there is none, or the kernel does not tell."""
+    told = _stat(number)
+    return int(told[_BEGAN]) / os.sysconf("SC_CLK_TCK") if len(told) > _BEGAN else None
+
+
+def epoch_of(birth: float) -> float:
+    """A birth as the clock of the wall is now. Where that was set meanwhile, or the machine paused, it is another time than was
+    read from it then."""
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - birth)
 
 
 def _stat(number: int) -> list[str]:

