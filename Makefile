@@ -50,6 +50,8 @@ ui: instance  ## open the Dagster UI and its daemon: on your configuration, or o
 ifeq ($(CONFIGURED),)
 	@$(BIN)/content demo --out $(DATA) --ui --port $(PORT)
 else
+	@$(BIN)/python -c 'import socket; socket.create_server(("127.0.0.1", $(PORT))).close()' 2>/dev/null || \
+	  { echo "Port $(PORT) is taken; choose another one: make ui PORT=$$(($(PORT) + 1))"; exit 2; }
 	@echo "Your own configuration ($(CONFIGURED)), instance $(DAGSTER_HOME)"
 	@PYTHONWARNINGS=ignore $(BIN)/dagster dev -m docstokg_assets.definitions -h 127.0.0.1 -p $(PORT)
 endif

@@ -75,8 +75,10 @@ def coarse_pieces(wanted: str) -> list[str]:
 
 
 def is_meant(wanted: str, work: Work) -> bool:
-    """Whether an id, a DOI in any spelling, or a part of the title names this work."""
+    """Whether an id, a DOI in any spelling, an address that was given for it, or a part of the title names this work."""
     known = parse_identifier(wanted)
+    if wanted.strip() in (work.work_id, *work.urls):
+        return True
     if known is None:
         return " ".join(wanted.casefold().split()) in " ".join((work.title or "").casefold().split())
     own = {"openalex": work.work_id, "doi": work.doi, "arxiv": work.arxiv_id or work.doi, "pmcid": work.pmcid}
@@ -207,7 +209,7 @@ def _help(
         names = [name for name, its in off if its == why]
         yield f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not asked: {why}."
     if queued.state == "done" and entry is not None:
-        yield "It is tried again when there is something new: another resolver, location or rule (or Dagster's `force`)."
+        yield "It is tried again when there is something new: another resolver, location or rule, or by `content resume --force`."
 
 
 # -- what was tried ----------------------------------------------------------------------------------------------------

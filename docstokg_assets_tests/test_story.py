@@ -22,3 +22,10 @@ def test_an_arxiv_paper_is_found_whichever_version_is_asked_for(wanted: str, wor
     assert is_meant(wanted, work)
     assert all(piece in str(work.to_json()) for piece in coarse_pieces(wanted))
     assert not is_meant("2401.00002", work)
+
+
+def test_a_work_that_was_given_as_an_address_is_found_by_it_and_by_its_name() -> None:
+    work = Work("url-a5b036d4beb9", urls=("https://press.example/x.pdf?a=1",))
+    for wanted in ("https://press.example/x.pdf?a=1", " url-a5b036d4beb9 "):
+        assert is_meant(wanted, work) and coarse_pieces(wanted) == [wanted.strip()]
+    assert not is_meant("https://press.example/y.pdf", work)

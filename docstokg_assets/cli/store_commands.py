@@ -71,7 +71,7 @@ def gc(
     if format == "json":
         _print_json(store.place(), listed, gone)
     else:
-        _print_table(store.place(), listed, gone, delete)
+        _print_table(store.place(), listed, gone, delete, quarantine)
         for remark in remarks:
             typer.echo(remark)
 
@@ -129,7 +129,7 @@ def _print_json(place: str, listed: list[_Listed], gone: set[Found]) -> None:
     typer.echo(orjson.dumps({"store": place, "bytes": total, "files": files}, option=orjson.OPT_INDENT_2).decode())
 
 
-def _print_table(place: str, listed: list[_Listed], gone: set[Found], delete: bool) -> None:
+def _print_table(place: str, listed: list[_Listed], gone: set[Found], delete: bool, quarantine: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -150,7 +150,7 @@ def _print_table(place: str, listed: list[_Listed], gone: set[Found], delete: bo
         console.print(table)
     if len(listed) > SHOWN_ROWS:
         console.print(f"… and {len(listed) - SHOWN_ROWS:,} more; --format json shows all", style="dim", highlight=False)
-    console.print(_sentence(place, listed, gone, delete), highlight=False, soft_wrap=True, markup=False)
+    console.print(_sentence(place, listed, gone, delete, quarantine), highlight=False, soft_wrap=True, markup=False)
 
 
 def _about(told: Quarantined) -> str:
@@ -159,12 +159,12 @@ def _about(told: Quarantined) -> str:
     return f"{told.work_id}, {told.reason}: it {told.fault}\n{told.url}"
 
 
-def _sentence(place: str, listed: list[_Listed], gone: set[Found], delete: bool) -> str:
+def _sentence(place: str, listed: list[_Listed], gone: set[Found], delete: bool, quarantine: bool) -> str:
     from docstokg_assets.cli.progress import plural
     from docstokg_assets.telemetry.report import size
 
     if not listed:
-        return f"Nothing in {place} is left over."
+        return f"Nothing in {place} is {'in quarantine' if quarantine else 'left over'}."
     counts = []
     for noun in dict.fromkeys(one.what for one in listed):
         files = {one.found for one in listed if one.what == noun}

@@ -153,7 +153,7 @@ def test_files_in_quarantine_are_listed_with_their_works_and_removed_only_on_req
     removed = gc(content, place, "--quarantine", "--delete")
     assert removed.code == 0 and "2 quarantined files (5.1 kB): 2 removed." in removed.out
     assert not any((place.out / "quarantine").iterdir())
-    assert "is left over." in gc(content, place, "--quarantine").out
+    assert "is in quarantine." in gc(content, place, "--quarantine").out
 
 
 def test_without_a_catalog_there_is_nothing_to_compare_with(content: Content, tmp_path: Path) -> None:

@@ -213,6 +213,8 @@ class Database:
                 with self._engine.connect() as connection:
                     status = connection.scalar(question, {"number": number})
             except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", None) == _NEVER_GIVEN_OUT:
+                    return False
                 if not _is_lost(error):
                     raise
                 continue
@@ -370,6 +372,7 @@ _NOTICE_DEAD_WIRES = {
 _OPENING = 0x646F6374  # the advisory lock of those who open
 _SACRIFICED = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 _DISK_FULL = "53100"
+_NEVER_GIVEN_OUT = "22023"  # said of a transaction of which a server that crashed has kept nothing, not even its number
 _GOING_AWAY = frozenset({"57P01", "57P02", "57P03"})  # shut down, crashed, starting up
 
 

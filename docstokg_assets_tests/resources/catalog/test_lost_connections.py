@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 
 from docstokg_assets_tests.conftest import spent_today
 from docstokg_assets_tests.servers import Postgres, free_port
@@ -109,6 +110,14 @@ def test_a_commit_whose_answer_was_lost_is_neither_repeated_nor_taken_for_lost(c
     assert catalog.commit(Batch(finished=[finished("W0"), finished("W1")])) == []
     assert wire.cuts == 1
     assert [(entry.work_id, entry.revision) for entry in catalog.entries()] == [("W0", 1), ("W1", 2)]
+
+
+def test_a_transaction_whose_very_number_was_lost_in_a_crash_was_not_committed(catalog: Catalog) -> None:
+    """A server that crashed gives out the numbers again that it had not written down: to it, ours is of the future."""
+    assert catalog._was_committed(str(2**40)) is False
+    with catalog._write() as connection:
+        number = connection.scalar(text("SELECT pg_current_xact_id()::text"))
+    assert number is not None and catalog._was_committed(number)
 
 
 @pytest.mark.requirement("CAT-1")
