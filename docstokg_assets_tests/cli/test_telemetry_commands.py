@@ -97,6 +97,11 @@ def test_parts_are_joined_and_the_same_is_shown(pulled: Place, content: Content)
     )
 
 
+def test_parts_of_a_root_that_is_none_are_not_joined_in_silence(content: Content, tmp_path: Path) -> None:
+    ended = content("telemetry", "compact", "--out", str(tmp_path / "nowhere"))
+    assert ended.code == 2 and "there is no catalog at" in ended.err and not (tmp_path / "nowhere").exists()
+
+
 @pytest.mark.requirement("TEL-6", "CLI-1")
 def test_attempts_come_out_as_parquet_csv_and_json_lines(pulled: Place, content: Content, tmp_path: Path) -> None:
     attempts = pulled.rows("SELECT worker_id, seq FROM attempts")
