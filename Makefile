@@ -38,7 +38,7 @@ $(DAGSTER_HOME)/dagster.yaml: dagster.yaml
 	@test -e $@ || ln -sf $(CURDIR)/dagster.yaml $@
 
 $(DAGSTER_HOME)/.ready: $(STAMP) $(DAGSTER_HOME)/dagster.yaml
-	@$(BIN)/python -m docstokg_assets.instance >/dev/null
+	@$(BIN)/python -m docstokg_assets.defs.instance.first_start >/dev/null
 	@touch $@
 
 instance: $(DAGSTER_HOME)/.ready  ## make the Dagster instance ready: storage, limits of its pools; again after an upgrade

@@ -24,9 +24,9 @@ from pathlib import Path
 from origin import origin
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
-from docstokg_assets.orchestrator import DownloadRun, open_services
-from docstokg_assets.progress import Progress
-from docstokg_assets.works import Location, Work
+from docstokg_assets.domain.works import Location, Work
+from docstokg_assets.engine.progress import Progress
+from docstokg_assets.runs.run import DownloadRun, open_services
 
 FAST_HOSTS = tuple(f"fast{n}.example" for n in range(20))
 SLOW_HOST = "slow.example"
@@ -65,7 +65,7 @@ def _work(work_id: str, year: int, url: str) -> Work:
 
 def fill(place: Place, slow: int, fast: int) -> None:
     with open_services(config_of(*place)) as services, DownloadRun(services, account=False) as run:
-        run.take_in(works(slow, fast))
+        run.store_and_enqueue(works(slow, fast))
 
 
 def drain(place: Place, fast: int, results: multiprocessing.Queue[Measured]) -> None:

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from docstokg_assets.telemetry.account import rebuild_lines, summary_of_run, write_account
-from docstokg_assets.telemetry.lake import LakeWriter, export_manifest
-from docstokg_assets.telemetry.metrics import Scope, compute_slis
-from docstokg_assets.telemetry.views import open_lake
+from docstokg_assets.lake.views import open_lake
+from docstokg_assets.lake.writer import LakeWriter, export_manifest
+from docstokg_assets.reporting.metrics import Scope, compute_slis
+from docstokg_assets.reporting.run_files import rebuild_lines, summary_of_run, write_account
 from resources.catalog import Catalog, Finished
 from resources.catalog.rows import attempt_to_row, entry_to_row
 from resources.catalog.schema import attempts, catalog_entries

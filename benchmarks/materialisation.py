@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.operating import CODE, OneMachine, cluster_over
+from docstokg_assets_tests.support.operating import CODE, OneMachine, cluster_over
 from resources.rate_limit.policies import DEFAULT_POLICIES
 
 FAST = "5000/second burst 1000"
@@ -106,7 +106,7 @@ def on_two_workers(folder: Path, box: Sandbox, years: list[str]) -> None:
         cluster.settings = {f"DTKG_{name.upper()}": value for name, value in in_the_way(years).items()}
         for machine in ("control", "north", "south"):
             cluster.set_up(machine)
-        cluster.run("control", "python", "-m", "docstokg_assets.instance")
+        cluster.run("control", "python", "-m", "docstokg_assets.defs.instance.first_start")
         for worker in ("north", "south"):
             cluster.start_worker(worker)
         cluster.start("control", "dagster-daemon", "run", *CODE)

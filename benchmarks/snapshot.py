@@ -18,16 +18,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from docstokg_assets.config import load_config
-from docstokg_assets.lake_reader import works_of_year
-from docstokg_assets.openalex.local_filter import LocalFilter
-from docstokg_assets.openalex.snapshot import Snapshot
-from docstokg_assets.orchestrator import resolvers_of
+from docstokg_assets.domain.works import Work
+from docstokg_assets.lake.reader import works_of_year
+from docstokg_assets.lake.writer import LakeWriter
+from docstokg_assets.runs.run import resolvers_of
 from docstokg_assets.sandbox.mix import Mix
 from docstokg_assets.sandbox.snapshot import write_snapshot
 from docstokg_assets.sandbox.universe import Universe
-from docstokg_assets.sources import Collected, in_batches, plan_works, store_works, works_of_snapshot
-from docstokg_assets.telemetry.lake import LakeWriter
-from docstokg_assets.works import Work
+from docstokg_assets.sources.listing import Collected, in_batches, plan_works, store_works, works_of_snapshot
+from docstokg_assets.sources.local_filter import LocalFilter
+from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog.catalog import Catalog
 from resources.folders import ReadFolder
 from resources.lake.files import LakeFolder
@@ -61,7 +61,7 @@ def measure(snapshot: Snapshot, root: Path) -> None:
         stage("read alone", lambda: sum(1 for _ in works()))
         kept = stage(
             "read and keep (openalex_works)",
-            lambda: sum(store_works(lake, batch, now) for batch in in_batches(works(), of_ours=True)),
+            lambda: sum(store_works(lake, batch, now) for batch in in_batches(works(), local=True)),
         )
 
         def plan() -> int:

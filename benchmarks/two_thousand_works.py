@@ -17,11 +17,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from docstokg_assets.config import load_config
-from docstokg_assets.orchestrator import DownloadRun, export_lake, open_services
+from docstokg_assets.lake.views import query_lake
+from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources import Collected
-from docstokg_assets.telemetry.views import query_lake
-from docstokg_assets_tests.servers import Postgres
+from docstokg_assets.sources.listing import Collected
+from docstokg_assets_tests.support.servers import Postgres
 from resources.catalog import Batch, Catalog
 from resources.lake.files import LakeFiles
 from resources.rate_limit.policies import DEFAULT_POLICIES
@@ -85,7 +85,7 @@ def measure(config, workers: int) -> None:  # type: ignore[no-untyped-def]
     with open_services(config) as services:
         commits = time_commits(services.catalog)
         with DownloadRun(services) as run:
-            planned = run.take_in(run.collect("publication_year:2024", None, Collected()))
+            planned = run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
             listed = time.monotonic()
             result = run.drain(of_run=True)
             drained = time.monotonic()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from docstokg_assets_tests.servers import Postgres
+from docstokg_assets_tests.support.servers import Postgres
 from resources.catalog import Catalog, Location, NewItem
 
 CLAIMS = 50

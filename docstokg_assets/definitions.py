@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from docstokg_assets import checks, jobs, sensors
-from docstokg_assets.assets.downloaded_artifacts import downloaded_artifacts
-from docstokg_assets.assets.manifest_parquet import manifest_parquet
-from docstokg_assets.assets.openalex_works import openalex_works
-from docstokg_assets.assets.resolver_plans import resolver_plans
-from docstokg_assets.assets.run_metrics import run_metrics
 from docstokg_assets.config.models import POLICIES
+from docstokg_assets.defs import checks, jobs, sensors
+from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
+from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
+from docstokg_assets.defs.assets.openalex_works import openalex_works
+from docstokg_assets.defs.assets.resolver_plans import resolver_plans
+from docstokg_assets.defs.assets.run_metrics import run_metrics
 from resources.dagster_resources import (
     ArtifactStoreResource,
     CatalogResource,

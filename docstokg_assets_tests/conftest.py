@@ -12,28 +12,20 @@ import psycopg
 import pytest
 from hypothesis import settings
 from pydantic import SecretStr
-from sqlalchemy import select
 
-from docstokg_assets.config import ContentDownloadConfig, load_config
+from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.polite import FakeClock, PoliteClients, RawRequest, RawServer, moved, ok
-from docstokg_assets_tests.servers import Postgres, SeaweedFs, Valkey, s3_bucket
+from docstokg_assets_tests.support.configs import ConfigFor, config_for_sandbox
+from docstokg_assets_tests.support.polite import FakeClock, PoliteClients, RawRequest, RawServer, moved, ok
+from docstokg_assets_tests.support.servers import Postgres, SeaweedFs, Valkey, s3_bucket
 from resources.catalog.catalog import Catalog
-from resources.catalog.schema import spending
-from resources.rate_limit.policies import DEFAULT_POLICIES
-from resources.rate_limit.settings import ANY
 
 # How long an example takes says more about the machine than about us.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-FAST = "2000/second burst 500"
-NAMED = tuple(host for host in DEFAULT_POLICIES if host != ANY)
-
 # Files that take long begin first, so that no worker is left alone with one at the end (`--dist loadfile`).
-LONG = ("ui", "cluster", "test_demo.py", "crashes", "assets", "cli", "faults", "test_docs.py", "test_orchestrator.py")
-
-ConfigFor = Callable[..., ContentDownloadConfig]
+LONG = ("ui", "cluster", "test_demo.py", "crashes", "defs", "cli", "faults", "test_docs.py", "test_run.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,29 +62,9 @@ def config_for(tmp_path: Path) -> ConfigFor:
     """`config_for(sandbox, key=value, …)`: dots as double underscores. `limits=True` keeps the real limits."""
 
     def build(sandbox: Sandbox, *, limits: bool = False, **overrides: Any) -> ContentDownloadConfig:
-        return config_for_box(sandbox, tmp_path, limits=limits, **overrides)
+        return config_for_sandbox(sandbox, tmp_path, limits=limits, **overrides)
 
     return build
-
-
-def config_for_box(sandbox: Sandbox, folder: Path, *, limits: bool = False, **overrides: Any) -> ContentDownloadConfig:
-    """The same for those who live longer than a test."""
-    values: dict[str, Any] = {
-        "data_root": str(folder / "data"),
-        "workers": 8,
-        "http.proxy": sandbox.proxy_url,
-        "http.ca_bundle": str(sandbox.ca_bundle),
-        "http.contact_email": "crawler@library-of-tests.edu",
-        "http.retry.base_delay_ms": 20,
-        "http.breaker.open_s": 0.2,
-        "http.breaker.max_open_s": 1.0,
-    }
-    if not limits:
-        policies: dict[str, Any] = dict.fromkeys((*NAMED, "*"), FAST)
-        values["rate_limit.policies"] = policies | {"web.archive.org": {"metadata": FAST, "*": FAST}}
-        values["rate_limit.concurrency"] = {"*": None, "arxiv.org": None, "api.crossref.org": None}
-    values |= {key.replace("__", "."): value for key, value in overrides.items()}
-    return load_config(None, {}, values).value
 
 
 @pytest.fixture
@@ -210,10 +182,3 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     yield mount
     for place in mounted:
         subprocess.run(["umount", "--lazy", place], check=True)
-
-
-def spent_today(catalog: Catalog, name: str) -> float:
-    """What a paid route has spent, in dollars."""
-    of_today = select(spending.c.micros).where(spending.c.name == name, spending.c.day == int(catalog.now() // 86_400))
-    with catalog._read() as connection:
-        return (connection.scalar(of_today) or 0) / 1_000_000

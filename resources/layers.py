@@ -31,8 +31,8 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """One value as it was given; the value of a mapping holds further `Given`s."""
+class SourcedValue:
+    """One value as it was given; the value of a mapping holds further `SourcedValue`s."""
 
     value: Any
     origin: str = ""  # file cd.yaml
@@ -42,7 +42,7 @@ class Given:
 
     @property
     def nested(self) -> bool:
-        return isinstance(self.value, dict) and all(isinstance(v, Given) for v in self.value.values())
+        return isinstance(self.value, dict) and all(isinstance(v, SourcedValue) for v in self.value.values())
 
     def plain(self) -> Any:
         return {k: v.plain() for k, v in self.value.items()} if self.nested else self.value
@@ -61,15 +61,15 @@ def policies_in(folder: Path | None) -> dict[str, Path]:
     return {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
-def read_policy(above: Sequence[Given], policies: Path | None, problems: list[str]) -> Given:
+def read_policy(above: Sequence[SourcedValue], policies: Path | None, problems: list[str]) -> SourcedValue:
     """The preset that the highest of the layers names; a name that nobody knows is found when the whole is validated."""
     name = next((layer.value[POLICY_KEY].value for layer in reversed(above) if POLICY_KEY in layer.value), None)
     file = policies_in(policies).get(name) if isinstance(name, str) else None
     return read_file(file, problems, f"policy {name}")
 
 
-def read_file(file: Path | None, problems: list[str], origin: str = "") -> Given:
-    nothing = Given({})
+def read_file(file: Path | None, problems: list[str], origin: str = "") -> SourcedValue:
+    nothing = SourcedValue({})
     if file is None:
         return nothing
     origin = origin or f"file {file.name}"
@@ -93,7 +93,9 @@ def read_file(file: Path | None, problems: list[str], origin: str = "") -> Given
     return nothing
 
 
-def read_environment(env: Mapping[str, str], aliases: Mapping[str, str], section: str, problems: list[str]) -> Given:
+def read_environment(
+    env: Mapping[str, str], aliases: Mapping[str, str], section: str, problems: list[str]
+) -> SourcedValue:
     """Variables of our prefixes (those of `section` and the policy only, if it is named); an empty one counts as not set."""
     by_path: dict[KeyPath, tuple[str, str]] = {}
     for name, value in sorted(env.items()):
@@ -106,7 +108,7 @@ def read_environment(env: Mapping[str, str], aliases: Mapping[str, str], section
         if path in by_path and by_path[path][1] != value:
             problems.append(f"environment {by_path[path][0]} and {name} say different things: remove one of them")
         by_path[path] = (name, value)
-    layer: dict[str, Given] = {}
+    layer: dict[str, SourcedValue] = {}
     # DTKG_HTTP__PROXY is more specific than DTKG_HTTP='{…}' and is laid over it.
     for path, (name, value) in sorted(by_path.items(), key=lambda item: len(item[0])):
         try:
@@ -114,15 +116,15 @@ def read_environment(env: Mapping[str, str], aliases: Mapping[str, str], section
         except ValueError:
             parsed = value
         _put(layer, path, _from_json(parsed, f"environment {name}", value))
-    return Given(layer)
+    return SourcedValue(layer)
 
 
-def read_overrides(overrides: Mapping[str, Any]) -> Given:
-    layer: dict[str, Given] = {}
+def read_overrides(overrides: Mapping[str, Any]) -> SourcedValue:
+    layer: dict[str, SourcedValue] = {}
     for key, value in overrides.items():
         override = value if isinstance(value, Override) else Override(value, "override")
         _put(layer, key_path(key), _from_json(override.value, override.origin, None))
-    return Given(layer)
+    return SourcedValue(layer)
 
 
 def _variable_path(name: str, aliases: Mapping[str, str]) -> KeyPath | None:
@@ -135,17 +137,17 @@ def _variable_path(name: str, aliases: Mapping[str, str]) -> KeyPath | None:
     return None if prefix is None else tuple(name[len(prefix) :].lower().split("__"))
 
 
-def _from_json(value: Any, origin: str, text: str | None) -> Given:
+def _from_json(value: Any, origin: str, text: str | None) -> SourcedValue:
     if isinstance(value, Mapping):
-        return Given({str(k): _from_json(v, origin, None) for k, v in value.items()}, origin, origin)
-    return Given(value, origin, origin, text)
+        return SourcedValue({str(k): _from_json(v, origin, None) for k, v in value.items()}, origin, origin)
+    return SourcedValue(value, origin, origin, text)
 
 
-def _put(layer: dict[str, Given], path: KeyPath, given: Given) -> None:
+def _put(layer: dict[str, SourcedValue], path: KeyPath, given: SourcedValue) -> None:
     for part in path[:-1]:
         inner = layer.get(part)
         if inner is None or not inner.nested:
-            inner = layer[part] = Given({}, given.origin, given.place)
+            inner = layer[part] = SourcedValue({}, given.origin, given.place)
         layer = inner.value
     layer[path[-1]] = given
 
@@ -168,11 +170,11 @@ class _YamlReader:
     origin: str
     problems: list[str]
 
-    def read(self, node: yaml.Node, above: tuple[yaml.Node, ...] = ()) -> Given:
+    def read(self, node: yaml.Node, above: tuple[yaml.Node, ...] = ()) -> SourcedValue:
         place = self._line(node)
         if node in above:
             self.problems.append(f"{place}: an alias may not contain itself")
-            return Given(None, self.origin, place)
+            return SourcedValue(None, self.origin, place)
         inside = (*above, node)
         if isinstance(node, yaml.MappingNode):
             self._refuse_duplicates(node)
@@ -180,16 +182,16 @@ class _YamlReader:
             children = {
                 str(key.value): replace(self.read(value, inside), place=self._line(key)) for key, value in node.value
             }
-            return Given(children, self.origin, place)
+            return SourcedValue(children, self.origin, place)
         if isinstance(node, yaml.SequenceNode):
-            return Given([self.read(item, inside).plain() for item in node.value], self.origin, place)
+            return SourcedValue([self.read(item, inside).plain() for item in node.value], self.origin, place)
         try:
-            return Given(self.loader.construct_object(node), self.origin, place, node.value)
+            return SourcedValue(self.loader.construct_object(node), self.origin, place, node.value)
         except (yaml.YAMLError, ValueError):
             self.problems.append(
                 f"{place}: {node.value!r} cannot be read as {node.tag.removeprefix('tag:yaml.org,2002:')}"
             )
-            return Given(None, self.origin, place)
+            return SourcedValue(None, self.origin, place)
 
     def _line(self, node: yaml.Node) -> str:
         return f"{self.origin}, line {node.start_mark.line + 1}"

@@ -29,10 +29,10 @@ def process_is_gone(owner: str) -> bool:
     place, _, number = owner.rpartition(":")[0].rpartition(":")
     if place != _place(platform.node()) or not number.isdigit():
         return False
-    return number_is_free(int(number))
+    return pid_unused(int(number))
 
 
-def number_is_free(number: int) -> bool:
+def pid_unused(number: int) -> bool:
     """Whether no process of this table has the number. One that has ended and that nobody has buried is none."""
     try:
         os.kill(number, 0)
@@ -46,11 +46,11 @@ def number_is_free(number: int) -> bool:
 def processes_since() -> float:
     """When the first process of this table began (epoch seconds), as the clock is now: the start of the machine or of the
     container. What is older has ended. 0 where the kernel does not tell."""
-    birth = birth_of(1)
+    birth = process_start_time(1)
     return 0.0 if birth is None else epoch_of(birth)
 
 
-def birth_of(number: int) -> float | None:
+def process_start_time(number: int) -> float | None:
     """When a process began, in seconds of the kernel's clock since the boot, which nobody sets: with its number it names one
     process of this boot. None where there is none, or the kernel does not tell."""
     told = _stat(number)

@@ -23,9 +23,9 @@ from resources.layers import (
     CONFIG_VARIABLE,
     ENV_PREFIXES,
     SECRET_PREFIX,
-    Given,
     KeyPath,
     Override,
+    SourcedValue,
     key_path,
     read_environment,
     read_file,
@@ -62,7 +62,7 @@ class SettingsError(Exception):
 
 
 T = TypeVar("T", bound=BaseModel)
-_Tree = dict[str, Any]  # of further trees, with a Given at each leaf
+_Tree = dict[str, Any]  # of further trees, with a SourcedValue at each leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def load(
     for layer in (read_policy(given, policies, check.problems), *given):
         part = layer.value.get(section) if section else layer
         fitted = None if part is None else check.fit(model, part, root)
-        if isinstance(fitted, Given):
+        if isinstance(fitted, SourcedValue):
             check.problems.append(f"{section}: must be a mapping of keys to values ({fitted.place})")
         elif fitted is not None:
             tree = _merged(tree, fitted)
@@ -146,7 +146,7 @@ class _Check:
         self.problems: list[str] = []
         self.keys = [".".join(path) for path in _known_keys(model, root)]
 
-    def fit(self, kind: Any, given: Given, path: KeyPath) -> Given | _Tree | None:
+    def fit(self, kind: Any, given: SourcedValue, path: KeyPath) -> SourcedValue | _Tree | None:
         """`given` in the shape of `kind`: models and mappings become trees that can be merged, all else one value."""
         kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
         model = _model_in(kind)
@@ -164,7 +164,7 @@ class _Check:
             return None  # a heading whose lines are all commented out
         return replace(given, value=_value_or_text(kind, given), secret=SecretStr in (kind, *get_args(kind)))
 
-    def _unknown(self, path: KeyPath, given: Given, siblings: Sequence[str]) -> None:
+    def _unknown(self, path: KeyPath, given: SourcedValue, siblings: Sequence[str]) -> None:
         if given.origin.startswith("environment "):
             hint = self._variable_hint(given.origin.removeprefix("environment ").upper())
         else:
@@ -183,7 +183,7 @@ class _Check:
         return f"did you mean {near[0]}?" if near else f"variables are named like {names[0]}; `__` goes into a section"
 
 
-def _value_or_text(kind: Any, given: Given) -> Any:
+def _value_or_text(kind: Any, given: SourcedValue) -> Any:
     """`123` for a text field is the text 123, whatever the notation made of it."""
     value = given.plain()
     if given.text is None or isinstance(value, str):
@@ -224,7 +224,7 @@ def _values(tree: _Tree) -> dict[str, Any]:
     return {key: _values(node) if isinstance(node, dict) else node.value for key, node in tree.items()}
 
 
-def _leaves(tree: _Tree, path: KeyPath) -> Iterator[tuple[KeyPath, Given]]:
+def _leaves(tree: _Tree, path: KeyPath) -> Iterator[tuple[KeyPath, SourcedValue]]:
     for key, node in tree.items():
         if isinstance(node, dict):
             yield from _leaves(node, (*path, key))
@@ -242,7 +242,7 @@ def _problem(detail: ErrorDetails, tree: _Tree, root: KeyPath) -> str:
         node = node[str(part)]
         path.append(str(part))
     key = ".".join((*root, *path)) or "configuration"
-    if not isinstance(node, Given):
+    if not isinstance(node, SourcedValue):
         return f"{key}: {_sentence(detail)}"
     value = path[-1] if detail["loc"][-1] == "[key]" else node.value
     return f"{key}: {_sentence(detail)}; given {MASK if node.secret else _shown(value)} ({node.place})"

@@ -121,12 +121,12 @@ def query(
 
 
 def _ask(location: Location, sql: str, timeout_s: float, max_rows: int) -> Answer:
-    from resources.catalog import CatalogError, QueryRefused, ask
+    from resources.catalog import CatalogError, QueryRefused, run_readonly_query
     from resources.catalog.schema import metadata
 
     check_there(location)
     try:
-        return ask(location, sql, timeout_s=timeout_s, max_rows=max_rows)
+        return run_readonly_query(location, sql, timeout_s=timeout_s, max_rows=max_rows)
     except QueryRefused as error:
         unknown = any(words in str(error) for words in ("no such table", "does not exist"))
         fail(

@@ -193,7 +193,7 @@ def _log(root: Path, year: int) -> Path:
 def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subprocess.Popen[bytes]], began: float) -> None:
     """What the runs of this demo last told the catalog, and what the catalog counts itself."""
     from docstokg_assets.cli.progress import hosts_text
-    from docstokg_assets.progress import Waiting, waiting_text
+    from docstokg_assets.engine.progress import Waiting, waiting_text
     from resources.records import Reason
 
     reports: dict[str, Mapping[str, Any]] = {}
@@ -220,8 +220,8 @@ def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_
     from docstokg_assets.cli.progress import plural, say
     from docstokg_assets.cli.report_commands import show_report
     from docstokg_assets.cli.running import tell_what_is_left
-    from docstokg_assets.telemetry import report as reports
-    from docstokg_assets.telemetry.metrics import Scope
+    from docstokg_assets.reporting import report as reports
+    from docstokg_assets.reporting.metrics import Scope
     from resources.lake.files import LakeFolder
 
     built = reports.build_report(LakeFolder(root / "lake"), root, Scope(), catalog, datetime.now(UTC))
@@ -258,7 +258,7 @@ def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> in
         return 2
     console.print("Starting the Dagster UI …")
     command = _dagster("dev", "-m", _MODULE, "-h", "127.0.0.1", "-p", str(port), "--log-level", "error")
-    quiet = {"PYTHONWARNINGS": "ignore"}  # that `dagster dev` is to be called `dg dev` one day is no news to a user
+    quiet = {"PYTHONWARNINGS": "ignore"}  # that `dagster dev` is to be called `dg dev` one day is no changed to a user
     # Not in the project's folder: the dagster.yaml there is the one of DAGSTER_HOME, which Dagster would remark upon.
     home = environment["DAGSTER_HOME"]
     with _signals_end_it() as ending, _ended_with_us(servers := list[subprocess.Popen[bytes]]()):

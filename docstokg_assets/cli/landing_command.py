@@ -16,7 +16,7 @@ import typer
 
 from docstokg_assets.cli.ending import DONE, SOMETHING_LEFT, fail
 from docstokg_assets.cli.options import ConfigOption, NoRobotsOption, load_for_cli, overrides_from
-from docstokg_assets.cli.running import told_plainly, working_root
+from docstokg_assets.cli.running import exit_with_message, working_root
 
 if TYPE_CHECKING:
     from resources.http.messages import Request, Response
@@ -40,7 +40,7 @@ def landing(
 
     Exit codes: 0 something was found; 3 nothing was; 2 the page could not be had.
     """
-    from docstokg_assets.identifiers import normalize_url
+    from docstokg_assets.domain.identifiers import normalize_url
 
     address = normalize_url(url)
     if address is None:
@@ -96,7 +96,7 @@ def _read(file: Path, url: str) -> Response:
 
 def _fetch(url: str, config: Path | None, no_robots: bool) -> Response:
     from docstokg_assets.config import require_contact
-    from docstokg_assets.orchestrator import DownloadRun, open_services
+    from docstokg_assets.runs.run import DownloadRun, open_services
     from resources.http.errors import HttpError
     from resources.http.messages import Request, Role
 
@@ -107,12 +107,12 @@ def _fetch(url: str, config: Path | None, no_robots: bool) -> Response:
     require_contact(loaded)
     try:
         with (
-            told_plainly(loaded),
+            exit_with_message(loaded),
             working_root(loaded, dry_run=True) as (effective, limits),
             open_services(effective, limits) as services,
             DownloadRun(services, kind="landing", dry_run=True) as run,
         ):
-            return run.asker().ask(page())
+            return run.driver().ask(page())
     except HttpError as error:
         fail(f"{url} could not be had ({error.reason}): {error}. Save the page and give it with --file.")
 

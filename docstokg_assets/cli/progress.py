@@ -19,8 +19,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from docstokg_assets.progress import Progress, waiting_text
-from docstokg_assets.telemetry.files import printable
+from docstokg_assets.engine.progress import Progress, waiting_text
+from docstokg_assets.reporting.rendering import printable
 
 _LINE_EVERY_S = 5.0
 _BAR_WIDTH = 24  # at most a fifth of the terminal

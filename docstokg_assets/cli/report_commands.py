@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.telemetry.report import Report
+    from docstokg_assets.reporting.report import Report
     from resources.catalog import Catalog, Location, Run
     from resources.records import Answer
 
@@ -56,9 +56,9 @@ def report(
     """Yield, speed, reasons in plain words, who waits for whom, and where the files are."""
     from datetime import UTC, datetime
 
-    from docstokg_assets.telemetry import report as reports
-    from docstokg_assets.telemetry.metrics import Scope
-    from docstokg_assets.telemetry.views import bring_up_to_date
+    from docstokg_assets.lake.views import export_new_rows
+    from docstokg_assets.reporting import report as reports
+    from docstokg_assets.reporting.metrics import Scope
 
     run_id, out = place(run, out)
     settings, scope = settings_of(config, out), Scope(year, run_id)
@@ -66,7 +66,7 @@ def report(
     with open_catalog(settings) as catalog:
         check_known(catalog, run_id, data_root)
         lake = settings.lake_files()
-        bring_up_to_date(catalog, lake)
+        export_new_rows(catalog, lake)
         built = reports.build_report(lake, data_root, scope, catalog, datetime.now(UTC), settings.artifact_root)
     if format is ReportFormat.TABLE:
         from rich.console import Console
@@ -80,7 +80,7 @@ def report(
 def show_report(console: Console, built: Report) -> None:
     """The tables, and questions that can be copied as they stand."""
     from docstokg_assets.cli.progress import say
-    from docstokg_assets.telemetry import report as reports
+    from docstokg_assets.reporting import report as reports
 
     console.print(reports.to_terminal(built))
     root, program = os.path.relpath(built.data_root), Path(sys.executable).with_name("content")
@@ -102,7 +102,7 @@ def query(
     config: ConfigOption = None,
 ) -> None:
     """Ask the Parquet telemetry with DuckDB. Nothing can be changed by it."""
-    from docstokg_assets.telemetry.views import QueryError, query_lake
+    from docstokg_assets.lake.views import QueryError, query_lake
     from resources.artifacts.store import StoreError
 
     settings = settings_of(config, out)
@@ -182,7 +182,7 @@ def _print_table(answer: Answer, partly: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from docstokg_assets.telemetry.files import printable
+    from docstokg_assets.reporting.rendering import printable
 
     console = Console()
     rows = [["" if cell is None else printable(str(cell)) for cell in row] for row in answer.rows]
@@ -216,7 +216,7 @@ def _print_json(answer: Answer) -> None:
 def _print_csv(answer: Answer) -> None:
     import csv
 
-    from docstokg_assets.telemetry.files import csv_cell
+    from docstokg_assets.reporting.rendering import csv_cell
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.columns)

@@ -18,10 +18,10 @@ from docstokg_assets.cli.report_commands import check_known, check_there, place
 from docstokg_assets.cli.running import (
     HOW_IT_ENDED,
     Signals,
+    exit_with_message,
     export_and_report,
     logged,
     tell_what_is_left,
-    told_plainly,
 )
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from docstokg_assets.cli.progress import RunDisplay
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.orchestrator import Services
-    from docstokg_assets.resume import Extent, Selection
+    from docstokg_assets.runs.resume import Extent, Selection
+    from docstokg_assets.runs.run import Services
 
 app = typer.Typer()
 
@@ -75,8 +75,8 @@ def resume(
     interrupted.
     """
     from docstokg_assets.config import require_contact
-    from docstokg_assets.orchestrator import open_services
-    from docstokg_assets.resume import FilterError, Selection
+    from docstokg_assets.runs.resume import FilterError, Selection
+    from docstokg_assets.runs.run import open_services
 
     run_id, out = place(run, out)
     overrides = overrides_from(out=out, workers=workers)
@@ -98,7 +98,7 @@ def resume(
     if failed_ids is not None and not failed_ids.absolute().parent.is_dir():
         fail(f"--failed-ids {failed_ids}: there is no folder {failed_ids.parent}")
     check_there(loaded.catalog_location)
-    with told_plainly(loaded), open_services(loaded) as services:
+    with exit_with_message(loaded), open_services(loaded) as services:
         job = _Job(services, selection if force else None, verify, revalidate, failed_ids, deadline)
         raise typer.Exit(job.run(run_id, load))
 
@@ -125,8 +125,8 @@ class _Job:
 
     def run(self, run_id: str | None, load: Callable[[], ContentDownloadConfig]) -> int:
         from docstokg_assets.cli.progress import RunDisplay, plural
-        from docstokg_assets.orchestrator import DownloadRun
-        from docstokg_assets.resume import Extent
+        from docstokg_assets.runs.resume import Extent
+        from docstokg_assets.runs.run import DownloadRun
 
         services, signals, catalog = self._services, self._signals, self._services.catalog
         known = check_known(catalog, run_id, services.config.data_root)
@@ -169,8 +169,8 @@ class _Job:
 
     def _take_up(self, extent: Extent, display: RunDisplay) -> None:
         """Put back into the queue what was asked for, and say how much it is."""
-        from docstokg_assets import resume as resuming
         from docstokg_assets.cli.progress import plural
+        from docstokg_assets.runs import resume as resuming
 
         services, stop = self._services, self._signals.stop
         if self._forced is not None:
@@ -196,7 +196,7 @@ class _Job:
     def _tell_lost(self) -> int:
         """Of the files that were missing or damaged, how many are not there again."""
         from docstokg_assets.cli.progress import plural
-        from docstokg_assets.resume import still_lost
+        from docstokg_assets.runs.resume import still_lost
 
         gone = still_lost(self._services.catalog, self._services.store, self._lost)
         if self._lost:
@@ -207,7 +207,7 @@ class _Job:
 
     def _write_failed(self, extent: Extent) -> None:
         from docstokg_assets.cli.progress import plural
-        from docstokg_assets.resume import failed_lines
+        from docstokg_assets.runs.resume import failed_lines
 
         if self._failed_ids is None:
             return

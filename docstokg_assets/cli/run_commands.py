@@ -38,12 +38,12 @@ from docstokg_assets.cli.report_commands import QueryFormat, print_answer
 from docstokg_assets.cli.running import (
     HOW_IT_ENDED,
     Signals,
+    exit_with_message,
     export_and_report,
     logged,
     say_to,
     tell_what_is_left,
     terminal,
-    told_plainly,
     working_root,
 )
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
     from docstokg_assets.cli.progress import RunDisplay
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.identifiers import Identifier
-    from docstokg_assets.openalex import SetAside
-    from docstokg_assets.orchestrator import DownloadRun, Services
-    from docstokg_assets.sources import Collected
-    from docstokg_assets.works import Work
+    from docstokg_assets.domain.identifiers import Identifier
+    from docstokg_assets.domain.works import Work
+    from docstokg_assets.runs.run import DownloadRun, Services
+    from docstokg_assets.sources import SetAside
+    from docstokg_assets.sources.listing import Collected
     from resources.catalog.catalog import Catalog
     from resources.http.errors import HttpError
 
@@ -109,8 +109,8 @@ def pull(
     130 interrupted.
     """
     from docstokg_assets.config import require_contact
-    from docstokg_assets.openalex import SourceError
-    from docstokg_assets.orchestrator import open_services
+    from docstokg_assets.runs.run import open_services
+    from docstokg_assets.sources import SourceError
     from resources.http.errors import HttpError
 
     overrides = overrides_from(
@@ -139,7 +139,7 @@ def pull(
         fail("--format goes with --dry-run; what a run brought is told by `content report --format json`")
     try:
         with (
-            told_plainly(loaded),
+            exit_with_message(loaded),
             no_root_for_nothing(loaded),
             working_root(loaded, dry_run) as (effective, limits),
             open_services(effective, limits) as services,
@@ -156,7 +156,7 @@ def pull(
 @contextmanager
 def no_root_for_nothing(config: ContentDownloadConfig) -> Iterator[None]:
     """A data root that was made for a run of which nothing came, because its source refused, goes with it."""
-    from docstokg_assets.openalex import SourceError
+    from docstokg_assets.sources import SourceError
     from resources.catalog.catalog import Catalog
     from resources.catalog.database import CatalogError
     from resources.http.errors import HttpError
@@ -239,8 +239,8 @@ class Source:
     @classmethod
     def _from_file(cls, kind: str, name: str) -> Source:
         from docstokg_assets.cli.progress import plural
-        from docstokg_assets.openalex.ids import read_ids
-        from docstokg_assets.openalex.urls import read_urls
+        from docstokg_assets.sources.ids import read_ids
+        from docstokg_assets.sources.urls import read_urls
 
         source, lines = cls(kind, name), _read_lines(name)
         if kind == "urls":
@@ -254,15 +254,15 @@ class Source:
         return source
 
     def works(self, run: DownloadRun, collected: Collected) -> Iterator[Work]:
-        from docstokg_assets.openalex import RequestRefused
-        from docstokg_assets.sources import works_of_ids
+        from docstokg_assets.sources import RequestRefused
+        from docstokg_assets.sources.listing import works_of_ids
 
         collected.set_aside += self.set_aside
         if self.kind == "urls":
             collected.works = len(self.of_urls)
             yield from self.of_urls
         elif self.kind == "ids":
-            yield from works_of_ids(run.asker(), run.openalex(), self.identifiers, collected)
+            yield from works_of_ids(run.driver(), run.openalex(), self.identifiers, collected)
         else:
             went_on = collected.cursor is not None
             try:
@@ -294,7 +294,7 @@ def _run(
 ) -> int:
     """`dry_run` says how a dry run shows what it found; None: this is none."""
     from docstokg_assets.cli.progress import RunDisplay, plural
-    from docstokg_assets.orchestrator import DownloadRun
+    from docstokg_assets.runs.run import DownloadRun
 
     console = terminal()
     signals = Signals(console)
@@ -305,7 +305,7 @@ def _run(
     signals.reload = lambda: run.reload_with(load)
     with signals.watched(), logged(console, None if dry_run is not None else run.folder / "run.log"):
         with run, RunDisplay(console, dry_run=dry_run is not None) as display:
-            run.take_in(_as_they_come(source, run, collected, signals, display, trouble))
+            run.store_and_enqueue(_as_they_come(source, run, collected, signals, display, trouble))
             services.catalog.report_progress(run.run_id, {"cursor": collected.cursor})
             _keep_aside(services.catalog, run, source, collected)
             before = services.catalog.queue_counts(run_id=run.run_id)
@@ -336,7 +336,7 @@ def _run(
 
 def _begin_or_go_on(catalog: Catalog, scope: dict[str, str]) -> tuple[str | None, Collected]:
     """A new run, unless the list of the same query broke off in the last one: then that run goes on where its list ended."""
-    from docstokg_assets.sources import Collected
+    from docstokg_assets.sources.listing import Collected
 
     last = next((run for run in catalog.runs() if run.scope == scope), None)
     cursor = (last.progress or {}).get("cursor") if last is not None else None
@@ -355,7 +355,7 @@ def _as_they_come(
 ) -> Iterator[Work]:
     """What came before a source failed is kept and downloaded; when nothing came, the failure is the answer."""
     from docstokg_assets.cli.progress import plural
-    from docstokg_assets.openalex import SourceError
+    from docstokg_assets.sources import SourceError
     from resources.http.errors import HttpError, Interrupted
 
     told = False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.orchestrator import DownloadRun, Services
+    from docstokg_assets.runs.run import DownloadRun, Services
     from resources.catalog.catalog import Catalog
     from resources.catalog.queue import Years
 
@@ -32,7 +32,7 @@ HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interr
 
 
 @contextmanager
-def told_plainly(config: ContentDownloadConfig) -> Iterator[None]:
+def exit_with_message(config: ContentDownloadConfig) -> Iterator[None]:
     """What keeps a run from its catalog, store or limiter ends the command with a message that says it."""
     from resources.artifacts.store import StoreError, StoreFull
     from resources.catalog.database import CatalogError, CatalogFull
@@ -141,9 +141,9 @@ def export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> N
     """The lake and summary.md. Both can be made again from the catalog, so a run never fails for want of them."""
     from rich.console import Console
 
-    from docstokg_assets.orchestrator import export_lake
-    from docstokg_assets.telemetry import report as reports
-    from docstokg_assets.telemetry.metrics import Scope
+    from docstokg_assets.reporting import report as reports
+    from docstokg_assets.reporting.metrics import Scope
+    from docstokg_assets.runs.run import export_lake
 
     root = services.config.data_root
     try:

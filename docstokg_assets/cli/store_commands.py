@@ -13,7 +13,7 @@ from docstokg_assets.cli.options import ConfigOption, OutOption, ShownAs
 from docstokg_assets.cli.report_commands import SHOWN_ROWS, open_catalog, settings_of
 
 if TYPE_CHECKING:
-    from docstokg_assets.leftovers import Quarantined
+    from docstokg_assets.runs.orphans import Quarantined
     from resources.artifacts.store import ArtifactStore, Found
     from resources.catalog.catalog import Catalog
 
@@ -52,7 +52,7 @@ def gc(
 
     Nothing is removed without --delete, and nothing while a run is under way.
     """
-    from docstokg_assets.leftovers import delete_leftovers, processes_at_work
+    from docstokg_assets.runs.orphans import delete_orphans, processes_at_work
     from resources.artifacts.store import StoreError
 
     settings = settings_of(config, out)
@@ -65,7 +65,7 @@ def gc(
                 )
             find = _quarantined if quarantine else _leftovers
             listed, remarks = find(catalog, store, older_than, delete)
-            gone = set(delete_leftovers(store, dict.fromkeys(one.found for one in listed))) if delete else set()
+            gone = set(delete_orphans(store, dict.fromkeys(one.found for one in listed))) if delete else set()
     except StoreError as error:
         fail(str(error))
     if format == "json":
@@ -80,12 +80,12 @@ def _leftovers(
     catalog: Catalog, store: ArtifactStore, older_than: float | None, delete: bool
 ) -> tuple[list[_Listed], list[str]]:
     from docstokg_assets.cli.progress import plural
-    from docstokg_assets.leftovers import find_leftovers
-    from docstokg_assets.telemetry.report import size
+    from docstokg_assets.reporting.report import size
+    from docstokg_assets.runs.orphans import find_orphans
     from resources.artifacts.store import QUARANTINE
 
     hours = _HOURS if older_than is None else older_than
-    left = find_leftovers(catalog, store, hours * 3600)
+    left = find_orphans(catalog, store, hours * 3600)
     if delete and left.orphans and not left.named:
         fail(
             f"the catalog {catalog.name} names no file, but there are some in {store.place()}: is it the right data "
@@ -104,7 +104,7 @@ def _leftovers(
 def _quarantined(
     catalog: Catalog, store: ArtifactStore, older_than: float | None, delete: bool
 ) -> tuple[list[_Listed], list[str]]:
-    from docstokg_assets.leftovers import find_quarantined
+    from docstokg_assets.runs.orphans import find_quarantined
 
     found = find_quarantined(catalog, store, (older_than or 0.0) * 3600)
     return [_Listed("quarantined file", told.found, told) for told in found], []
@@ -134,8 +134,8 @@ def _print_table(place: str, listed: list[_Listed], gone: set[Found], delete: bo
     from rich.table import Table
     from rich.text import Text
 
-    from docstokg_assets.telemetry.files import printable
-    from docstokg_assets.telemetry.report import size
+    from docstokg_assets.reporting.rendering import printable
+    from docstokg_assets.reporting.report import size
 
     console = Console()
     if listed:
@@ -161,7 +161,7 @@ def _about(told: Quarantined) -> str:
 
 def _sentence(place: str, listed: list[_Listed], gone: set[Found], delete: bool, quarantine: bool) -> str:
     from docstokg_assets.cli.progress import plural
-    from docstokg_assets.telemetry.report import size
+    from docstokg_assets.reporting.report import size
 
     if not listed:
         return f"Nothing in {place} is {'in quarantine' if quarantine else 'left over'}."

@@ -40,9 +40,9 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """Write attempts, or another view of the telemetry, as one file for other tools."""
-    from docstokg_assets.telemetry.export import ExportFormat, ExportTable, export_table
-    from docstokg_assets.telemetry.metrics import Scope
-    from docstokg_assets.telemetry.views import bring_up_to_date
+    from docstokg_assets.lake.views import export_new_rows
+    from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
+    from docstokg_assets.reporting.metrics import Scope
     from resources.whole_file import whole_file
 
     kind, view = ExportFormat(format), ExportTable(table)
@@ -57,7 +57,7 @@ def export(
     with open_catalog(settings) as catalog:
         check_known(catalog, run_id, settings.data_root)
         lake = settings.lake_files()
-        bring_up_to_date(catalog, lake)
+        export_new_rows(catalog, lake)
     scope = Scope(year, run_id)
     if out is None:
         export_table(lake, view, scope, kind, sys.stdout.buffer)
@@ -76,8 +76,8 @@ def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption =
 
     With --run only the folder of that run; the lake belongs to all runs.
     """
-    from docstokg_assets.telemetry.lake import LakeWriter, rebuild_manifest
-    from docstokg_assets.telemetry.views import write_telemetry_duckdb
+    from docstokg_assets.lake.views import write_telemetry_duckdb
+    from docstokg_assets.lake.writer import LakeWriter, rebuild_manifest
 
     run_id, out = place(run, out)
     settings = settings_of(config, out)
@@ -105,12 +105,12 @@ def compact(
     Downloads may go on meanwhile. What is reading the lake at that moment (a query, the planning of a year) may find a part gone,
     says so, and is done again.
     """
-    from docstokg_assets.cli.running import told_plainly
-    from docstokg_assets.telemetry.lake import SCHEMAS, LakeWriter
+    from docstokg_assets.cli.running import exit_with_message
+    from docstokg_assets.lake.writer import SCHEMAS, LakeWriter
 
     settings = settings_of(config, out)
     check_there(settings.catalog_location)
-    with told_plainly(settings):
+    with exit_with_message(settings):
         lake = LakeWriter(settings.lake_files())
         for table in SCHEMAS:
             went, came = lake.compact(table, more_than)
@@ -118,8 +118,8 @@ def compact(
 
 
 def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
-    from docstokg_assets.orchestrator import was_cut_off
-    from docstokg_assets.telemetry.account import rebuild_lines, write_account
+    from docstokg_assets.reporting.run_files import rebuild_lines, write_account
+    from docstokg_assets.runs.run import was_cut_off
 
     if run.finished_at is None and not was_cut_off(catalog, run):
         typer.echo(f"{run.run_id}: may still be going on, so its files are left as they are", err=True)

@@ -31,23 +31,23 @@ def why(
     """Tell what happened to one work: what was tried, what each answered, why it ended so, what would help."""
     import json
 
-    from docstokg_assets import story
     from docstokg_assets.config.explain import explain_resolvers
-    from docstokg_assets.orchestrator import resolvers_of
-    from docstokg_assets.works import Work
+    from docstokg_assets.domain.works import Work
+    from docstokg_assets.reporting import explain_work
+    from docstokg_assets.runs.run import resolvers_of
 
     loaded = load_for_cli(config, os.environ, overrides_from(out=out, policy=policy))
-    work = story.without_file_name(work)
+    work = explain_work.without_file_name(work)
     with open_catalog(loaded.value) as catalog:
-        near = catalog.queued_like(story.coarse_pieces(work))
-        meant = [queued for queued in near if story.is_meant(work, Work.from_json(queued.record))]
+        near = catalog.queued_like(explain_work.coarse_pieces(work))
+        meant = [queued for queued in near if explain_work.is_meant(work, Work.from_json(queued.record))]
         if len(meant) != 1:
             _tell_choice(work, [(one.work_id, str(one.record.get("title") or "(no title)")) for one in meant])
         queued = meant[0]
         entry = catalog.entry(queued.work_id)
         same = catalog.works_with(entry.sha256) if entry is not None and entry.sha256 else []
         off = [(row.name, str(row.state)) for row in explain_resolvers(loaded) if row.state.value != "enabled"]
-        told = story.tell(
+        told = explain_work.tell(
             queued,
             entry,
             catalog.attempts_of(queued.work_id, queued.year),
@@ -59,11 +59,11 @@ def why(
     if as_json:
         typer.echo(json.dumps(asdict(told), indent=2, ensure_ascii=False))
     else:
-        typer.echo(story.as_text(told, min(shutil.get_terminal_size().columns, 100)), nl=False)
+        typer.echo(explain_work.as_text(told, min(shutil.get_terminal_size().columns, 100)), nl=False)
 
 
 def _tell_choice(wanted: str, works: list[tuple[str, str]]) -> None:
-    from docstokg_assets.telemetry.files import printable
+    from docstokg_assets.reporting.rendering import printable
 
     if not works:
         hint = "Ask with another id or fewer words of the title, give the data root with --out, or `content pull` it first."

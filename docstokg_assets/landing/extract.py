@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 from lxml.html import HtmlElement
 
-from docstokg_assets.landing.judging import ENOUGH, points, unusable, why_not
+from docstokg_assets.domain.plans import Target
+from docstokg_assets.landing.link_scoring import ENOUGH, points, unusable, why_not
 from docstokg_assets.landing.page import Anchor, Page, read_page, words_of
 from docstokg_assets.landing.platforms import BUTTONS, PLATFORMS
 from docstokg_assets.landing.rules import DECLARED, FRAMES, HTML_RULES, STEPS, XML_RULES, On, Rule
 from docstokg_assets.landing.walls import wall_at
-from docstokg_assets.plans import Target
 from resources.http.canonical import canonical_url
 
 RULES: tuple[Rule, ...] = (*DECLARED, *PLATFORMS, *FRAMES, *BUTTONS, *XML_RULES, *HTML_RULES, *STEPS)

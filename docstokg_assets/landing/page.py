@@ -15,7 +15,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 from lxml import etree, html
 from w3lib.encoding import html_to_unicode
 
-from docstokg_assets.identifiers import normalize_url
+from docstokg_assets.domain.identifiers import normalize_url
 from resources.http.canonical import host_of
 
 _MAX_OF_A_KIND = 3000  # elements; more links than this are no landing page

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urljoin
 
 import orjson
 
-from docstokg_assets.plans import Target
+from docstokg_assets.domain.plans import Target
 
 EXAMPLE_PAGE = "https://www.example.org/a/1"
 PDF, XML, HTML, STEP = Target.PDF, Target.XML, Target.HTML, Target.LANDING  # a STEP leads to the next page

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import orjson
 
-from docstokg_assets.identifiers import normalize_doi
-from docstokg_assets.loose_json import mapping, text
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.identifiers import normalize_doi
+from docstokg_assets.domain.json_access import mapping, text
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
-from docstokg_assets.works import Work
-from resources.http.messages import Joint, Request, Response, Role
+from resources.http.messages import BatchableRequest, Request, Response, Role
 from resources.records import Reason
 
 _CC_URL = re.compile(r"(?i)https?://creativecommons\.org/(?:licenses/(by[a-z-]*)|(publicdomain/zero))/.*")
@@ -29,10 +29,10 @@ def api_request(url: str, **more: Any) -> Request:
     return Request(url, Role.METADATA, obey_robots=False, **more)
 
 
-def joint_request(item: str, most: int, build: Callable[[Sequence[str]], Request], **more: Any) -> Request:
+def batchable_request(item: str, most: int, build: Callable[[Sequence[str]], Request], **more: Any) -> Request:
     """A request that may be made for others too that wait for the same. The answer's `items` tell whose is whose. `more` are
-    further fields of the Joint."""
-    return replace(build([item]), joint=Joint(item, most, build, **more))
+    further fields of the BatchableRequest."""
+    return replace(build([item]), batchable=BatchableRequest(item, most, build, **more))
 
 
 def nothing(note: str = "") -> ResolverResult:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.domain.plans import Candidate, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.registry import Example, Resolver, register
-from docstokg_assets.works import Work
 
 
 @register("arxiv")

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate
+from docstokg_assets.domain.json_access import items, mapping
+from docstokg_assets.domain.plans import Candidate
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, copies_at, license_name, phrase
 from docstokg_assets.resolvers.registry import Example, KeyedSettings, ResolverContext, ResolverResult, register
-from docstokg_assets.works import Work
 from resources.http.messages import Request, Response
 from resources.records import Reason
 

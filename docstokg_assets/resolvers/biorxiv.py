@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from docstokg_assets.loose_json import items, mapping, text
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, license_name, nothing
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
 from docstokg_assets.resolvers.routes import file_url
-from docstokg_assets.works import Location, Work
 from resources.http.canonical import host_of
 from resources.records import Reason
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.loose_json import items
-from docstokg_assets.plans import Candidate
-from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, copies_at, joint_request, phrase
+from docstokg_assets.domain.json_access import items
+from docstokg_assets.domain.plans import Candidate
+from docstokg_assets.domain.works import Work
+from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, batchable_request, copies_at, phrase
 from docstokg_assets.resolvers.registry import Example, KeyedSettings, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url
-from docstokg_assets.works import Work
 from resources.http.messages import Request
 from resources.records import Reason
 
@@ -62,7 +62,7 @@ class CoreResolver(IndexResolver):
     )
 
     def question(self, doi: str, context: ResolverContext) -> Request:
-        return joint_request(doi, _MOST, _Search(context.api_keys.get(self.name, "")))
+        return batchable_request(doi, _MOST, _Search(context.api_keys.get(self.name, "")))
 
     def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
         return [record.get("doi")]

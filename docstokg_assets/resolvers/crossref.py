@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.json_access import items, mapping
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import (
     answer,
     api_request,
     bad_answer,
+    batchable_request,
     failure,
     indexed_doi,
-    joint_request,
     json_of,
     license_name,
     names_doi,
@@ -26,7 +27,6 @@ from docstokg_assets.resolvers.answers import (
 )
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
 from docstokg_assets.resolvers.routes import doi_url, file_url, looks_like_pdf, page_url
-from docstokg_assets.works import Work
 from resources.http.messages import Request
 from resources.records import Reason
 
@@ -107,7 +107,7 @@ class CrossrefResolver(Resolver):
         build = _Batch(context.contact_email or "")
         # what would end an entry of the list is asked for alone
         joins = _PLAIN.fullmatch(work.doi) is not None
-        response = yield joint_request(work.doi, _MOST, build) if joins else build([work.doi])
+        response = yield batchable_request(work.doi, _MOST, build) if joins else build([work.doi])
         if failed := failure(response):
             return failed
         message = mapping(json_of(response)).get("message")

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.json_access import items, mapping
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import (
     answer,
     api_request,
@@ -20,7 +21,6 @@ from docstokg_assets.resolvers.answers import (
 )
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, register
 from docstokg_assets.resolvers.routes import doi_url, file_url, looks_like_pdf, page_url
-from docstokg_assets.works import Work
 from resources.records import Reason
 
 # Where nobody says who registered a DOI: prefixes of the large repositories.

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.json_access import items, mapping
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, indexed_doi, phrase
 from docstokg_assets.resolvers.registry import Example, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
-from docstokg_assets.works import Location, Work
 from resources.http.messages import Request
 from resources.records import Reason
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.registry import Example, Resolver, register
 from docstokg_assets.resolvers.routes import doi_url
-from docstokg_assets.works import Work
 
 
 @register("doi")

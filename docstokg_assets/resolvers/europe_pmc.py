@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.identifiers import normalize_pmcid
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.identifiers import normalize_pmcid
+from docstokg_assets.domain.json_access import items, mapping
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import (
     answer,
     api_request,
     bad_answer,
+    batchable_request,
     failure,
-    joint_request,
     json_of,
     license_name,
     named,
@@ -23,7 +24,6 @@ from docstokg_assets.resolvers.answers import (
 )
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url
-from docstokg_assets.works import Work
 from resources.http.messages import Request
 from resources.records import Reason
 
@@ -88,7 +88,7 @@ class EuropePmcResolver(Resolver):
         return _query(work) is not None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        response = yield joint_request(_query(work) or "", _MOST, _search)
+        response = yield batchable_request(_query(work) or "", _MOST, _search)
         if failed := failure(response):
             return failed
         record = mapping(json_of(response))

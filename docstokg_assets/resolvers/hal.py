@@ -6,12 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate
-from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, joint_request, license_name, phrase
+from docstokg_assets.domain.json_access import items, mapping
+from docstokg_assets.domain.plans import Candidate
+from docstokg_assets.domain.works import Work
+from docstokg_assets.resolvers.answers import (
+    IndexResolver,
+    answer,
+    api_request,
+    batchable_request,
+    license_name,
+    phrase,
+)
 from docstokg_assets.resolvers.registry import Example, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf
-from docstokg_assets.works import Work
 from resources.http.messages import Request
 from resources.records import Reason
 
@@ -56,7 +63,7 @@ class HalResolver(IndexResolver):
     )
 
     def question(self, doi: str, context: ResolverContext) -> Request:
-        return joint_request(doi, _MOST, _search)
+        return batchable_request(doi, _MOST, _search)
 
     def records(self, said: Mapping[str, Any]) -> Any:
         return mapping(said.get("response")).get("docs")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.registry import Example, Resolver, ResolverSettings, register
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
-from docstokg_assets.works import Location, Work
 
 
 class LandingSettings(ResolverSettings):

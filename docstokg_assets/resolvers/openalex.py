@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.domain.plans import Candidate, Tier
+from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.registry import Example, Resolver, register
 from docstokg_assets.resolvers.routes import file_url, is_sanctioned
-from docstokg_assets.works import Location, Work
 
 # Added to the resolver's rank. Hosts that invite harvesters stand right behind their own resolvers, before all others.
 # Repositories answer programs; publishers often answer them with a wall.

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from docstokg_assets.identifiers import normalize_openalex_id, normalize_url
-from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.domain.identifiers import normalize_openalex_id, normalize_url
+from docstokg_assets.domain.plans import Candidate, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, nothing
 from docstokg_assets.resolvers.registry import (
     Example,
@@ -23,7 +24,6 @@ from docstokg_assets.resolvers.registry import (
     ResolverResult,
     register,
 )
-from docstokg_assets.works import Work
 from resources.catalog.spending import Spent
 from resources.clock import Clock, SystemClock
 from resources.records import Reason
@@ -40,7 +40,7 @@ class OpenAlexContentSettings(KeyedSettings):
     )
 
 
-class _Pocket:
+class FakeBudget:
     """Money for the examples."""
 
     def __init__(self, full: bool) -> None:
@@ -54,7 +54,7 @@ class _Pocket:
 
 
 _WORK = Work("W1", has_content=True)
-_PAYING = ResolverContext(api_keys={"openalex_content": "key"}, purse=_Pocket(full=True))
+_PAYING = ResolverContext(api_keys={"openalex_content": "key"}, budget=FakeBudget(full=True))
 _SIGNED = "https://a1.r2.cloudflarestorage.com/openalex-pdfs/1.pdf?X-Amz-Signature=1"
 
 
@@ -72,7 +72,7 @@ class OpenAlexContentResolver(Resolver):
         Example(_WORK, [answer(b"<title>404 Not Found</title>", 404)], (), _PAYING, Reason.NO_CANDIDATE),
         Example(_WORK, [answer({"error": "Invalid or missing API key"}, 401)], (), _PAYING, Reason.HTTP_4XX),
         Example(_WORK, [answer(b"%PDF-1.7")], (), _PAYING, Reason.BAD_ANSWER),
-        Example(_WORK, (), (), replace(_PAYING, purse=_Pocket(full=False)), Reason.BUDGET_SPENT),
+        Example(_WORK, (), (), replace(_PAYING, budget=FakeBudget(full=False)), Reason.BUDGET_SPENT),
         Example(_WORK, reason=Reason.NO_CANDIDATE),  # no key: nobody is asked
         Example(Work("W2")),  # OpenAlex says that it has no copy
     )
@@ -87,13 +87,13 @@ class OpenAlexContentResolver(Resolver):
         return work.has_content and normalize_openalex_id(work.work_id) is not None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        key, purse = context.api_keys.get(self.name), context.purse
-        if not key or purse is None:
+        key, budget = context.api_keys.get(self.name), context.budget
+        if not key or budget is None:
             return nothing("OpenAlex content needs a key: set DOCSTOKG_CONTENT_API_KEY_OPENALEX_CONTENT")
         lasts, link = self._bought.get(work.work_id, (0.0, None))
         if link is not None and lasts > self.clock.monotonic():
             return ResolverResult((link,))
-        spent = purse.spend(self.name, FILE_USD, self.budget)
+        spent = budget.spend(self.name, FILE_USD, self.budget)
         if not spent.taken:
             note = f"today's {self.budget:g} USD for OpenAlex content are spent (budget_usd_per_day)"
             return ResolverResult((), Reason.BUDGET_SPENT, note, spent.next_day_begins)
@@ -102,12 +102,12 @@ class OpenAlexContentResolver(Resolver):
             # the redirect leads to a signed address on another host, which the key must not follow
             response = yield replace(request, secret_params={"api_key": key}, follow_redirects=False, cache=False)
         except BaseException:  # also when the work is given back before its request could leave
-            purse.give_back(self.name, FILE_USD, spent.day)
+            budget.give_back(self.name, FILE_USD, spent.day)
             raise
         url = normalize_url(response.headers.get("location"))
         if 300 <= response.status < 400 and url:
             return ResolverResult((self._remembered(work, Candidate(url, self.name, self.tier, rank=self.rank)),))
-        purse.give_back(self.name, FILE_USD - (NOT_THERE_USD if response.status == 404 else 0.0), spent.day)
+        budget.give_back(self.name, FILE_USD - (NOT_THERE_USD if response.status == 404 else 0.0), spent.day)
         return failure(response) or bad_answer("OpenAlex content did not say where the file is")
 
     def _remembered(self, work: Work, link: Candidate) -> Candidate:

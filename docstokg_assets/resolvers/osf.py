@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from docstokg_assets.loose_json import mapping, text
-from docstokg_assets.plans import Candidate
+from docstokg_assets.domain.json_access import mapping, text
+from docstokg_assets.domain.plans import Candidate
+from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.answers import DepositResolver, answer
 from docstokg_assets.resolvers.registry import Example, register
-from docstokg_assets.works import Location, Work
 from resources.records import Reason
 
 _FILE_ID = re.compile(r"[0-9a-f]{24}|[0-9a-z]{5}")

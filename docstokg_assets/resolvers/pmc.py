@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.identifiers import normalize_pmcid
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.identifiers import normalize_pmcid
+from docstokg_assets.domain.json_access import items, mapping
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import (
     answer,
     api_request,
     bad_answer,
+    batchable_request,
     failure,
-    joint_request,
     json_of,
     license_name,
     named,
     nothing,
 )
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
-from docstokg_assets.works import Work
 from resources.http.messages import Request
 from resources.records import Reason
 
@@ -143,7 +143,7 @@ class PmcResolver(Resolver):
         if work.pmcid:
             return (yield from self._versions(work.pmcid))
         kind, value = _item(work) or ("doi", "")
-        response = yield joint_request(value, _MOST[kind], _Conversion(kind, context.contact_email or ""))
+        response = yield batchable_request(value, _MOST[kind], _Conversion(kind, context.contact_email or ""))
         if failed := failure(response):
             return failed
         records = mapping(json_of(response)).get("records")

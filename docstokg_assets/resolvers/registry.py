@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from pydantic import Field, SecretStr
 
 import docstokg_assets.resolvers as package
-from docstokg_assets.plans import Candidate, Tier
-from docstokg_assets.works import Work
+from docstokg_assets.domain.plans import Candidate, Tier
+from docstokg_assets.domain.works import Work
 from resources.catalog.spending import Spent
 from resources.http.messages import Request, Response
 from resources.http.settings import HttpSettings, RetrySettings
@@ -58,7 +58,7 @@ class KeyedSettings(ResolverSettings):
     api_key: SecretStr | None = Field(None, description="also read from DOCSTOKG_CONTENT_API_KEY_ and its name")
 
 
-class Purse(Protocol):
+class Budget(Protocol):
     """What a paid route may spend, counted for all runs and processes together; amounts in US dollars."""
 
     def spend(self, name: str, amount: float, per_day: float) -> Spent: ...
@@ -74,7 +74,7 @@ class ResolverContext:
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     dead_urls: tuple[str, ...] = ()  # files of this work that could not be had, the most promising first
     guarded_urls: tuple[str, ...] = ()  # those of them that are there, but not for us
-    purse: Purse | None = None
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True)

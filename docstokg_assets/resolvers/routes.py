@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from docstokg_assets.identifiers import normalize_url
-from docstokg_assets.plans import Target
+from docstokg_assets.domain.identifiers import normalize_url
+from docstokg_assets.domain.plans import Target
 from resources.http.canonical import host_of
 
 

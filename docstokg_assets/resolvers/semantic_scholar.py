@@ -11,14 +11,15 @@ from typing import Any
 
 import orjson
 
-from docstokg_assets.loose_json import mapping
-from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.domain.json_access import mapping
+from docstokg_assets.domain.plans import Candidate, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import (
     answer,
     api_request,
     bad_answer,
+    batchable_request,
     failure,
-    joint_request,
     json_of,
     license_name,
     named,
@@ -33,7 +34,6 @@ from docstokg_assets.resolvers.registry import (
     register,
 )
 from docstokg_assets.resolvers.routes import file_url, is_sanctioned, page_url
-from docstokg_assets.works import Work
 from resources.http.messages import Request, Response
 from resources.records import Reason
 
@@ -81,7 +81,7 @@ class SemanticScholarResolver(Resolver):
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         item = _item(work) or ""
         batch = _Batch(context.api_keys.get(self.name, ""))
-        response = yield joint_request(item, _MOST, batch, is_for_all=_none_is_known)
+        response = yield batchable_request(item, _MOST, batch, is_for_all=_none_is_known)
         if _none_is_known(response):
             return nothing("none of the papers is known")
         if failed := failure(response):

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from docstokg_assets.loose_json import items, mapping, text
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, named, nothing
 from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, register
 from docstokg_assets.resolvers.routes import file_url, page_url
-from docstokg_assets.works import Location, Work
 from resources.records import Reason
 
 _WORK = Work("W1", doi="10.5555/peerj.99001")

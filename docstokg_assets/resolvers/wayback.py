@@ -13,9 +13,10 @@ from urllib.parse import urlencode
 
 from pydantic import Field
 
-from docstokg_assets.identifiers import normalize_url
-from docstokg_assets.loose_json import items, mapping, text
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.identifiers import normalize_url
+from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, nothing
 from docstokg_assets.resolvers.registry import (
     Example,
@@ -27,7 +28,6 @@ from docstokg_assets.resolvers.registry import (
     register,
 )
 from docstokg_assets.resolvers.routes import looks_like_pdf
-from docstokg_assets.works import Work
 from resources.http.messages import Request, Response
 from resources.records import Reason
 

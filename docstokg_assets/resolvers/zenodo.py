@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from docstokg_assets.loose_json import items, mapping
-from docstokg_assets.plans import Candidate
+from docstokg_assets.domain.json_access import items, mapping
+from docstokg_assets.domain.plans import Candidate
+from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.answers import DepositResolver, answer, license_name
 from docstokg_assets.resolvers.registry import Example, register
 from docstokg_assets.resolvers.routes import file_url
-from docstokg_assets.works import Location, Work
 from resources.records import Reason
 
 _VERSIONS = {"preprint": "submittedVersion", "article": "publishedVersion"}

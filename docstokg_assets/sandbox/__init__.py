@@ -1,4 +1,4 @@
-"""The scholarly web in a box: a seeded, repeatable play of the scholarly web on loopback.
+"""The scholarly simulated scholarly web: a seeded, repeatable play of the scholarly web on loopback.
 
 A forward proxy with its own throw-away CA answers as OpenAlex, Unpaywall, Crossref, doi.org, arXiv, PMC, Europe PMC,
 the Wayback Machine and a few dozen invented publishers do. The package is independent of the rest of the project: it

@@ -17,7 +17,7 @@ from .universe import Universe
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m docstokg_assets.sandbox", description="Serve the scholarly web in a box."
+        prog="python -m docstokg_assets.sandbox", description="Serve the scholarly simulated scholarly web."
     )
     parser.add_argument("--state-dir", type=Path, required=True, help="folder for the CA bundle")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port")

@@ -26,7 +26,7 @@ class SandboxError(RuntimeError):
 
 
 class Sandbox:
-    """A running scholarly web in a box. Use `Sandbox.start(...)`, preferably as a context manager."""
+    """A running scholarly simulated scholarly web. Use `Sandbox.start(...)`, preferably as a context manager."""
 
     def __init__(self, process: subprocess.Popen[str], port: int, ca_bundle: Path, universe: Universe) -> None:
         self._process = process

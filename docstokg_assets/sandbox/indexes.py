@@ -14,17 +14,17 @@ from .wire import Request
 _DOI = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
-def open_copies(story: Scenario) -> list[Location]:
-    return [location for location in (*story.locations, *story.unpaywall) if location.is_oa]
+def open_copies(scenario: Scenario) -> list[Location]:
+    return [location for location in (*scenario.locations, *scenario.unpaywall) if location.is_oa]
 
 
-def repository_copies(story: Scenario) -> list[Location]:
-    return [c for c in open_copies(story) if c.venue is not None and c.venue.kind == "repository"]
+def repository_copies(scenario: Scenario) -> list[Location]:
+    return [c for c in open_copies(scenario) if c.venue is not None and c.venue.kind == "repository"]
 
 
-def journal_copy(story: Scenario) -> Location | None:
+def journal_copy(scenario: Scenario) -> Location | None:
     """The publisher's own copy, where the journal is an open one."""
-    first = story.locations[0] if story.locations else None
+    first = scenario.locations[0] if scenario.locations else None
     return first if first and first.is_oa and first.license and first.venue and first.venue.kind == "journal" else None
 
 
@@ -40,5 +40,5 @@ def bearer(request: Request) -> str:
 
 
 def is_good_key(key: str) -> bool:
-    """In the box, as for OpenAlex, every key that begins like this is somebody's."""
+    """In the sandbox, as for OpenAlex, every key that begins like this is somebody's."""
     return key.startswith("sandbox-")

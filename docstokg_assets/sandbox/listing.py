@@ -125,8 +125,8 @@ class Listing:
         return any(loc.is_oa for loc in self._universe.scenario(work).locations)
 
     def _oa_status(self, work: Work) -> str:
-        story = self._universe.scenario(work)
-        return records.oa_status(story, records.best_location(story.locations))
+        scenario = self._universe.scenario(work)
+        return records.oa_status(scenario, records.best_location(scenario.locations))
 
     def _license(self, work: Work) -> str:
         best = records.best_location(self._universe.scenario(work).locations)

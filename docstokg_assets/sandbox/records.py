@@ -121,7 +121,7 @@ def openalex_location(location: Location) -> Json:
     }  # fmt: skip
 
 
-def oa_status(story: Scenario, best: Location | None) -> str:
+def oa_status(scenario: Scenario, best: Location | None) -> str:
     if best is None:
         return "closed"
     if best.venue is None or best.venue.kind == "repository":
@@ -166,10 +166,10 @@ def _authorship(work: Work) -> Json:
     }  # fmt: skip
 
 
-def openalex(work: Work, story: Scenario) -> Json:
+def openalex(work: Work, scenario: Scenario) -> Json:
     """The full OpenAlex record, strange fields included where the work is a strange one."""
-    locations = [openalex_location(loc) for loc in story.locations]
-    best = best_location(story.locations)
+    locations = [openalex_location(loc) for loc in scenario.locations]
+    best = best_location(scenario.locations)
     best_json = openalex_location(best) if best else None
     topics = [_topic(topic(work), 0.99)]
     if second_topic(work) != topic(work):
@@ -184,10 +184,10 @@ def openalex(work: Work, story: Scenario) -> Json:
         "primary_location": locations[0], "best_oa_location": best_json,
         "locations_count": len(locations), "locations": locations,
         "open_access": {
-            "is_oa": best is not None, "oa_status": oa_status(story, best),
+            "is_oa": best is not None, "oa_status": oa_status(scenario, best),
             "oa_url": (best.pdf or best.landing) if best else None,
             "any_repository_has_fulltext": any(loc.is_oa and (loc.venue is None or loc.venue.kind == "repository")
-                                               for loc in story.locations)},
+                                               for loc in scenario.locations)},
         "has_fulltext": False, "has_content": {"pdf": work.archetype == "sold", "grobid_xml": False},
         "content_urls": None,
         "is_retracted": False, "is_paratext": False, "is_xpac": False, "cited_by_count": cited_by(work),
@@ -264,8 +264,8 @@ def hash_name(name: str) -> int:
     return sum((n + 1) * ord(c) ** 3 for n, c in enumerate(name))
 
 
-def unpaywall(work: Work, story: Scenario) -> Json:
-    known = [loc for loc in (*story.locations, *story.unpaywall) if loc.is_oa]
+def unpaywall(work: Work, scenario: Scenario) -> Json:
+    known = [loc for loc in (*scenario.locations, *scenario.unpaywall) if loc.is_oa]
     best = best_location(known)
     ordered = sorted(known, key=lambda loc: loc is not best)
     locations = [_unpaywall_location(loc, loc is best, work) for loc in ordered]
@@ -276,7 +276,7 @@ def unpaywall(work: Work, story: Scenario) -> Json:
         "genre": _GENRES[work_type(work)], "is_paratext": False, "published_date": work.date.isoformat(),
         "year": work.year, "journal_name": venue.name, "journal_issns": issn, "journal_issn_l": issn,
         "journal_is_oa": work.archetype == "gold", "journal_is_in_doaj": work.archetype == "gold",
-        "publisher": venue.publisher, "is_oa": bool(known), "oa_status": oa_status(story, best),
+        "publisher": venue.publisher, "is_oa": bool(known), "oa_status": oa_status(scenario, best),
         "has_repository_copy": any(loc["host_type"] == "repository" for loc in locations),
         "best_oa_location": locations[0] if locations else None,
         "first_oa_location": locations[0] if locations else None, "oa_locations": locations,
@@ -289,7 +289,7 @@ def unpaywall(work: Work, story: Scenario) -> Json:
 # -- Crossref ----------------------------------------------------------------------------------------------------------
 
 
-def crossref(work: Work, story: Scenario) -> Json:
+def crossref(work: Work, scenario: Scenario) -> Json:
     """The message of /works/{doi}; keys without a value (license, link) are absent, as in the real service."""
     date, venue = work.date, work.publisher
     message: Json = {
@@ -297,9 +297,9 @@ def crossref(work: Work, story: Scenario) -> Json:
         "container-title": [venue.name], "ISSN": [f"2{sum(map(ord, venue.name)) % 1000:03d}-835X"],
         "publisher": venue.publisher, "issued": {"date-parts": [[date.year, date.month]]},
         "published": {"date-parts": [[date.year, date.month, date.day]]}, "URL": f"https://doi.org/{work.doi}",
-        "resource": {"primary": {"URL": story.doi_url}}, "relation": {}, "update-to": [],
+        "resource": {"primary": {"URL": scenario.doi_url}}, "relation": {}, "update-to": [],
     }  # fmt: skip
-    licenses = [loc.license for loc in story.locations if loc.license in LICENSE_URLS]
+    licenses = [loc.license for loc in scenario.locations if loc.license in LICENSE_URLS]
     if licenses:
         stamp = int(dt.datetime(date.year, date.month, date.day, tzinfo=dt.UTC).timestamp() * 1000)
         start = {
@@ -309,10 +309,10 @@ def crossref(work: Work, story: Scenario) -> Json:
         }
         message["license"] = [{"URL": f"https://creativecommons.org/licenses/{LICENSE_URLS[licenses[0] or '']}/",
                                "start": start, "delay-in-days": 0, "content-version": "vor"}]  # fmt: skip
-    if story.links:
+    if scenario.links:
         message["link"] = [
             {"URL": url, "content-type": ctype, "content-version": "vor", "intended-application": "text-mining"}
-            for url, ctype in story.links
-        ] + [{"URL": story.links[0][0], "content-type": "unspecified", "content-version": "vor",
+            for url, ctype in scenario.links
+        ] + [{"URL": scenario.links[0][0], "content-type": "unspecified", "content-version": "vor",
               "intended-application": "similarity-checking"}]  # fmt: skip
     return message

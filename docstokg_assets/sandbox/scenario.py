@@ -73,11 +73,11 @@ class _Stage:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.story = Scenario()
+        self.scenario = Scenario()
         self.variant = work.rolls[11]
 
     def put(self, url: str, page: Page) -> str:
-        self.story.pages[page_key(url)] = page
+        self.scenario.pages[page_key(url)] = page
         return url
 
     def address(self, venue: Venue, template: str) -> str:
@@ -113,7 +113,7 @@ class _Stage:
         where = landing or (
             f"https://doi.org/{doi}" if doi else self.address(self.work.publisher, self.work.publisher.landing)
         )
-        self.story.locations.append(Location(self.work.publisher, self.work.publisher.name, where, pdf, is_oa,
+        self.scenario.locations.append(Location(self.work.publisher, self.work.publisher.name, where, pdf, is_oa,
                                              license if is_oa else None, id=f"doi:{doi}" if doi else ""))  # fmt: skip
 
     def repository(self, *, pdf: str | None, version: str = "acceptedVersion") -> Location:
@@ -129,7 +129,7 @@ class _Stage:
                         version="submittedVersion", id=f"pmh:oai:arXiv.org:{arxiv}")  # fmt: skip
 
     def good(self, url: str, kind: str = "pdf") -> None:
-        self.story.good_url, self.story.good_kind = url, kind
+        self.scenario.good_url, self.scenario.good_kind = url, kind
 
     def license(self) -> str:
         return ("cc-by", "cc-by", "cc-by-nc", "cc-by-nc-nd", "cc0")[self.work.rolls[10] % 5]
@@ -137,61 +137,61 @@ class _Stage:
 
 def _gold(s: _Stage) -> None:
     pdf = s.pdf(s.work.publisher)
-    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.scenario.doi_url = s.landing(s.work.publisher, pdf)
     s.primary(pdf, license=s.license())
-    s.story.links.append((pdf, "application/pdf"))
+    s.scenario.links.append((pdf, "application/pdf"))
     if s.work.arxiv:
-        s.story.locations.append(s.arxiv_location())
+        s.scenario.locations.append(s.arxiv_location())
     if s.variant % 4 == 0:
-        s.story.captures.append(Capture(f"{s.work.year + 1}0401120000", pdf, "application/pdf", "200", "pdf"))
+        s.scenario.captures.append(Capture(f"{s.work.year + 1}0401120000", pdf, "application/pdf", "200", "pdf"))
     s.good(pdf)
 
 
 def _repository(s: _Stage) -> None:
     pdf = s.pdf(s.work.repository)
-    s.story.doi_url = s.landing(s.work.publisher)
+    s.scenario.doi_url = s.landing(s.work.publisher)
     s.primary(None, is_oa=False)
-    s.story.locations.append(s.repository(pdf=pdf))
+    s.scenario.locations.append(s.repository(pdf=pdf))
     if s.work.arxiv:
-        s.story.locations.append(s.arxiv_location())
+        s.scenario.locations.append(s.arxiv_location())
     s.good(pdf)
 
 
 def _later_location(s: _Stage) -> None:
     dead = s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("status", status=(404, 403)[s.variant % 2]))
-    s.story.doi_url = s.landing(s.work.publisher)
+    s.scenario.doi_url = s.landing(s.work.publisher)
     pdf = s.pdf(s.work.repository)
     s.primary(dead, license=s.license())
-    s.story.locations.append(s.repository(pdf=pdf))
+    s.scenario.locations.append(s.repository(pdf=pdf))
     s.good(pdf)
 
 
 def _arxiv_only(s: _Stage) -> None:
-    s.story.locations.append(s.arxiv_location())
-    s.story.doi_url = f"https://arxiv.org/abs/{s.work.arxiv}"
-    s.story.also.append(f"https://export.arxiv.org/pdf/{s.work.arxiv}")
+    s.scenario.locations.append(s.arxiv_location())
+    s.scenario.doi_url = f"https://arxiv.org/abs/{s.work.arxiv}"
+    s.scenario.also.append(f"https://export.arxiv.org/pdf/{s.work.arxiv}")
     s.good(f"https://arxiv.org/pdf/{s.work.arxiv}")
 
 
 def _unpaywall_only(s: _Stage) -> None:
     pdf = s.pdf(s.work.repository)
-    s.story.doi_url = s.landing(s.work.publisher)
+    s.scenario.doi_url = s.landing(s.work.publisher)
     s.primary(None, is_oa=False)
-    s.story.unpaywall.append(s.repository(pdf=pdf))
+    s.scenario.unpaywall.append(s.repository(pdf=pdf))
     s.good(pdf)
 
 
 def _crossref_link(s: _Stage) -> None:
     pdf = s.pdf(s.work.publisher)
-    s.story.doi_url = s.landing(s.work.publisher)
+    s.scenario.doi_url = s.landing(s.work.publisher)
     s.primary(None, is_oa=False)
-    s.story.links.append((pdf, "application/pdf" if s.variant % 3 else "unspecified"))
+    s.scenario.links.append((pdf, "application/pdf" if s.variant % 3 else "unspecified"))
     s.good(pdf)
 
 
 def _doi_redirect(s: _Stage) -> None:
     pdf = s.pdf(s.work.publisher)
-    s.story.doi_url = s.chain(s.landing(s.work.publisher, pdf, "meta"), 1 + s.variant % 4)
+    s.scenario.doi_url = s.chain(s.landing(s.work.publisher, pdf, "meta"), 1 + s.variant % 4)
     s.primary(None, is_oa=False)
     s.good(pdf)
 
@@ -200,7 +200,7 @@ def _landing(s: _Stage) -> None:
     pdf = s.pdf(s.work.publisher)
     style = ("meta", "alternate", "anchor", "base")[s.variant % 4]
     landing = s.landing(s.work.publisher, pdf, style)
-    s.story.doi_url = landing
+    s.scenario.doi_url = landing
     s.primary(None, landing=landing)
     s.good(pdf)
 
@@ -208,34 +208,34 @@ def _landing(s: _Stage) -> None:
 def _pmc(s: _Stage) -> None:
     _gold(s)
     pmcid = s.work.pmcid
-    s.story.locations.append(Location(None, "PubMed Central", f"https://pmc.ncbi.nlm.nih.gov/articles/{pmcid}", None,
+    s.scenario.locations.append(Location(None, "PubMed Central", f"https://pmc.ncbi.nlm.nih.gov/articles/{pmcid}", None,
                                       id=f"pmh:oai:pubmedcentral.nih.gov:{s.work.pmid}"))  # fmt: skip
-    s.story.also += [f"https://pmc-oa-opendata.s3.amazonaws.com/{pmcid}.1/{pmcid}.1.pdf",
+    s.scenario.also += [f"https://pmc-oa-opendata.s3.amazonaws.com/{pmcid}.1/{pmcid}.1.pdf",
                      f"https://europepmc.org/articles/{pmcid}?pdf=render"]  # fmt: skip
 
 
 def _html_only(s: _Stage) -> None:
     landing = s.put(s.address(s.work.publisher, "/html/{code}"), Page("fulltext"))
-    s.story.doi_url = landing
+    s.scenario.doi_url = landing
     s.primary(None, landing=landing, license=s.license())
     s.good(landing, "html")
 
 
 def _jats_only(s: _Stage) -> None:
     xml = s.put(s.address(s.work.publisher, "/jats/{code}.xml"), Page("jats"))
-    s.story.doi_url = s.landing(s.work.publisher, xml, "xml")
+    s.scenario.doi_url = s.landing(s.work.publisher, xml, "xml")
     s.primary(None, license=s.license())
-    s.story.links.append((xml, "text/xml"))
+    s.scenario.links.append((xml, "text/xml"))
     s.good(xml, "xml")
 
 
 def _wayback_only(s: _Stage) -> None:
     dead = s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("status", status=(404, 410)[s.variant % 2]))
-    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
+    s.scenario.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
     s.primary(dead)
     after = s.work.year + 1
     stamp = f"{after}0401120000"
-    s.story.captures += [
+    s.scenario.captures += [
         Capture(f"{s.work.year}1224080000", dead, "text/html", "404", "gone"),
         Capture(stamp, dead, "application/pdf", "200", "pdf"),
         Capture(f"{after}0927204213", dead, "warc/revisit", "-", "revisit"),
@@ -252,45 +252,45 @@ def _loop(s: _Stage, template: str) -> str:
 
 
 def _loop_pdf(s: _Stage) -> None:
-    s.story.doi_url = _loop(s, s.work.publisher.landing)
+    s.scenario.doi_url = _loop(s, s.work.publisher.landing)
     s.primary(_loop(s, s.work.publisher.pdf), license=s.license())
 
 
 def _loop_doi(s: _Stage) -> None:
-    s.story.doi_url = s.chain(_loop(s, s.work.publisher.landing), s.variant % 2)
+    s.scenario.doi_url = s.chain(_loop(s, s.work.publisher.landing), s.variant % 2)
     s.primary(None, is_oa=False)
 
 
 def _nothing_closed(s: _Stage) -> None:
-    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
+    s.scenario.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
     s.primary(None, is_oa=False)
 
 
 def _nothing_404(s: _Stage) -> None:
     dead = s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("status", status=404))
-    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
+    s.scenario.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), Page("status", status=404))
     s.primary(dead)
 
 
 def _bad_status(s: _Stage) -> None:
     page = Page("status", status=(403, 500, 503, 410)[s.variant % 4])
-    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), page)
+    s.scenario.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), page)
     s.primary(s.put(s.address(s.work.publisher, s.work.publisher.pdf), page), license=s.license())
 
 
 def _no_pdf_link(s: _Stage) -> None:
-    s.story.doi_url = s.landing(s.work.publisher)
-    s.primary(None, landing=s.story.doi_url)
+    s.scenario.doi_url = s.landing(s.work.publisher)
+    s.primary(None, landing=s.scenario.doi_url)
 
 
 def _no_pdf_link_closed(s: _Stage) -> None:
-    s.story.doi_url = s.landing(s.work.publisher)
+    s.scenario.doi_url = s.landing(s.work.publisher)
     s.primary(None, is_oa=False)
 
 
 def _wall(s: _Stage) -> None:
     page = Page("wall", style=("cookie", "captcha", "login", "pow")[s.variant % 4])
-    s.story.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), page)
+    s.scenario.doi_url = s.put(s.address(s.work.publisher, s.work.publisher.landing), page)
     s.primary(s.put(s.address(s.work.publisher, s.work.publisher.pdf), page), license=s.license())
 
 
@@ -300,13 +300,13 @@ CORRUPTIONS = ("html", "truncated", "cut", "tiny", "type")
 def _corrupt(s: _Stage) -> None:
     page = Page("corrupt", style=CORRUPTIONS[s.variant % len(CORRUPTIONS)])
     pdf = s.put(s.address(s.work.publisher, s.work.publisher.pdf), page)
-    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.scenario.doi_url = s.landing(s.work.publisher, pdf)
     s.primary(pdf, license=s.license())
 
 
 def _robots(s: _Stage) -> None:
     pdf = s.pdf(s.work.publisher)
-    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.scenario.doi_url = s.landing(s.work.publisher, pdf)
     s.primary(pdf, license=s.license())
 
 
@@ -319,21 +319,21 @@ def _wrong_pdf(s: _Stage, venue: Venue) -> str:
 def _wrong_paper(s: _Stage) -> None:
     """The repository, which is asked first, has the wrong file; the publisher has the right one."""
     pdf = s.pdf(s.work.publisher)
-    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.scenario.doi_url = s.landing(s.work.publisher, pdf)
     s.primary(pdf, license=s.license())
-    s.story.locations.append(s.repository(pdf=_wrong_pdf(s, s.work.repository)))
+    s.scenario.locations.append(s.repository(pdf=_wrong_pdf(s, s.work.repository)))
     s.good(pdf)
 
 
 def _wrong_only(s: _Stage) -> None:
     wrong = _wrong_pdf(s, s.work.publisher)
-    s.story.doi_url = s.landing(s.work.publisher, wrong)
+    s.scenario.doi_url = s.landing(s.work.publisher, wrong)
     s.primary(wrong, license=s.license())
 
 
 def _abstract_only(s: _Stage) -> None:
     pdf = s.put(s.address(s.work.publisher, s.work.publisher.pdf), Page("pdf", style="abstract"))
-    s.story.doi_url = s.landing(s.work.publisher, pdf)
+    s.scenario.doi_url = s.landing(s.work.publisher, pdf)
     s.primary(pdf, license=s.license())
     s.good(pdf)
 
@@ -342,13 +342,13 @@ def _deposit(s: _Stage) -> None:
     """The page is known to OpenAlex; the file only to the repository."""
     deposit = DEPOSITS[s.work.archetype]
     page = address(s.work, deposit.page)
-    s.story.doi_url = page
-    s.story.locations.append(Location(None, deposit.source, page, None, id=f"doi:{s.work.doi}"))
+    s.scenario.doi_url = page
+    s.scenario.locations.append(Location(None, deposit.source, page, None, id=f"doi:{s.work.doi}"))
     s.good(address(s.work, deposit.file))
 
 
 def _sold(s: _Stage) -> None:
-    s.story.doi_url = s.landing(s.work.publisher)
+    s.scenario.doi_url = s.landing(s.work.publisher)
     s.primary(None, is_oa=False)
     s.good(address(s.work, DEPOSITS["sold"].file))
 
@@ -369,8 +369,8 @@ def build(work: Work) -> Scenario:
     stage = _Stage(work)
     _BUILDERS[work.archetype](stage)
     if work.doi is None:
-        stage.story.doi_url = ""
-    return stage.story
+        stage.scenario.doi_url = ""
+    return stage.scenario
 
 
 __all__ = ["CORRUPTIONS", "Capture", "Location", "Page", "Scenario", "build", "page_key"]

@@ -125,9 +125,7 @@ class Connection(asyncio.Protocol):
     def _open_tunnel(self, authority: str) -> None:
         host, _, port = authority.lower().rpartition(":")
         if not self._web.knows(host) or port != "443":
-            answer = Response(
-                502, f"sandbox: no such host in the box: {authority}\n".encode(), "text/plain; charset=utf-8"
-            )
+            answer = Response(502, f"sandbox: no such host here: {authority}\n".encode(), "text/plain; charset=utf-8")
             self._web.note("CONNECT", "https", host, authority, 502, self._headers.get("user-agent", ""))
             self._write_now(answer, "GET", False)
             return

@@ -162,10 +162,10 @@ class Universe:
         work = self.by_openalex(work_id)
         if work is None:
             raise KeyError(work_id)
-        story = self.scenario(work)
+        scenario = self.scenario(work)
         failure, resolver = ARCHETYPES[work.archetype]
         return Truth(
-            work.id, work.archetype, not failure, story.good_url, resolver, failure, story.good_kind, tuple(story.also),
+            work.id, work.archetype, not failure, scenario.good_url, resolver, failure, scenario.good_kind, tuple(scenario.also),
             work.strange,
         )  # fmt: skip
 

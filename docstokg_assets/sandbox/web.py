@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from . import hosts
-from .box import Box
 from .faults import Fault, Faults
 from .limits import Windows
+from .state import SandboxState
 from .universe import Universe
 from .wire import Handler, Request, Response, finish, json_response, text
 
@@ -26,12 +26,12 @@ _LOCAL = frozenset({"127.0.0.1", "localhost", ""})
 class Web:
     def __init__(self, universe: Universe, enforce_limits: bool = True) -> None:
         self.windows = Windows(time.monotonic, enforce_limits)
-        self.box = Box(universe, self.windows)
+        self.state = SandboxState(universe, self.windows)
         self.faults = Faults()
         self.arrivals: deque[tuple[float, str, str, str, int, str]] = deque(maxlen=ARRIVALS_KEPT)
         self.by_status: Counter[int] = Counter()
         self._started = time.monotonic()
-        self._hosts: dict[str, Handler] = hosts.table(self.box)
+        self._hosts: dict[str, Handler] = hosts.table(self.state)
 
     def knows(self, host: str) -> bool:
         return host in self._hosts
@@ -56,7 +56,7 @@ class Web:
     def _remote(self, request: Request) -> Response:
         handler = self._bench if request.host in _LOCAL else self._hosts.get(request.host)
         if handler is None:
-            return text(f"sandbox: no such host in the box: {request.host}\n", 502)
+            return text(f"sandbox: no such host here: {request.host}\n", 502)
         refusal = self.windows.refuse(request)
         if refusal is not None:
             return refusal
@@ -86,8 +86,8 @@ class Web:
             return text("sandbox: /bench/<nbytes> or /bench/pdf/<n>\n", 404)
         number = int(parts[-1])
         if parts[0] == "pdf":
-            return Response(200, self.box.bench_pdf(number), "application/pdf", etag=f'"bench-{number}"')
-        return Response(200, self.box.files.bench_bytes(min(number, 1 << 30)), "application/octet-stream")
+            return Response(200, self.state.bench_pdf(number), "application/pdf", etag=f'"bench-{number}"')
+        return Response(200, self.state.files.bench_bytes(min(number, 1 << 30)), "application/octet-stream")
 
     def _control(self, request: Request, what: str) -> Response:
         if what == "faults":
@@ -133,7 +133,7 @@ class Web:
         )
 
     def _stats(self) -> dict[str, Any]:
-        universe = self.box.universe
+        universe = self.state.universe
         return {
             "uptime_seconds": time.monotonic() - self._started, "requests": sum(self.by_status.values()),
             "by_status": {str(k): v for k, v in sorted(self.by_status.items())},
@@ -148,4 +148,4 @@ class Web:
         self.arrivals.clear()
         self.windows.reset()
         self.by_status.clear()
-        self._hosts = hosts.table(self.box)  # budgets live in the hosts
+        self._hosts = hosts.table(self.state)  # budgets live in the hosts

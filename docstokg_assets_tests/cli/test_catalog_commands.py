@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from docstokg_assets_tests.cli.conftest import Ended, Place
-from docstokg_assets_tests.servers import Postgres
+from docstokg_assets_tests.support.program import Ended, Place
+from docstokg_assets_tests.support.servers import Postgres
 from resources.catalog import Catalog
 
 WORKS_PER_YEAR = 20

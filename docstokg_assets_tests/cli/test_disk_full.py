@@ -12,7 +12,7 @@ import pytest
 from docstokg_assets.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from docstokg_assets_tests.cli.conftest import Place
+    from docstokg_assets_tests.support.program import Place
 
 WORKS_PER_YEAR = 30
 QUERY = ("--query", "publication_year:2024")

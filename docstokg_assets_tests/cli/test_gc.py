@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docstokg_assets.works import Work
-from docstokg_assets_tests.servers import s3_bucket
+from docstokg_assets.domain.works import Work
+from docstokg_assets_tests.support.servers import s3_bucket
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Batch, NewItem, Parked
 
 if TYPE_CHECKING:
     from docstokg_assets.sandbox import Sandbox
-    from docstokg_assets_tests.cli.conftest import Ended, Place
+    from docstokg_assets_tests.support.program import Ended, Place
 
 WORKS_PER_YEAR = 6
 Content = Callable[..., "Ended"]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from docstokg_assets_tests.servers import SeaweedFs, free_port, s3_bucket
+from docstokg_assets_tests.support.servers import SeaweedFs, free_port, s3_bucket
 
 if TYPE_CHECKING:
-    from docstokg_assets_tests.cli.conftest import Ended, Place
+    from docstokg_assets_tests.support.program import Ended, Place
 
 WORKS_PER_YEAR = 12
 Content = Callable[..., "Ended"]

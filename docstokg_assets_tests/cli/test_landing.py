@@ -12,7 +12,7 @@ import pytest
 from docstokg_assets.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from docstokg_assets_tests.cli.conftest import Ended, Place
+    from docstokg_assets_tests.support.program import Ended, Place
 
 WORKS_PER_YEAR = 12
 URL = "https://www.example.org/article/1"

@@ -25,12 +25,12 @@ from rich.console import Console
 from rich.text import Text
 
 from docstokg_assets.cli.progress import Display, State
-from docstokg_assets.dispatcher import GRACE_S
+from docstokg_assets.engine.dispatcher import GRACE_S
 from docstokg_assets.resolvers.registry import load_resolvers
 from docstokg_assets.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from docstokg_assets_tests.cli.conftest import Ended, Place
+    from docstokg_assets_tests.support.program import Ended, Place
 
 WORKS_PER_YEAR = 30
 QUERY = ("--query", "publication_year:2024")

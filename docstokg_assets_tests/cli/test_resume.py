@@ -18,7 +18,7 @@ import pytest
 from docstokg_assets.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from docstokg_assets_tests.cli.conftest import Ended, Place
+    from docstokg_assets_tests.support.program import Ended, Place
 
 WORKS_PER_YEAR = 20
 QUERY = ("--query", "publication_year:2024")

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import docstokg_assets
+from docstokg_assets.lake.writer import SCHEMAS
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.telemetry.lake import SCHEMAS
-from docstokg_assets_tests.collector import running
+from docstokg_assets_tests.support.collector import running
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:
-    from docstokg_assets_tests.cli.conftest import Ended, Place
+    from docstokg_assets_tests.support.program import Ended, Place
 
 PROJECT = Path(docstokg_assets.__file__).parents[1]
 WORKS_PER_YEAR = 15

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.cli.conftest import FAST, NAMED
+from docstokg_assets_tests.support.program import FAST, NAMED
 
 if TYPE_CHECKING:
-    from docstokg_assets_tests.cli.conftest import Ended
+    from docstokg_assets_tests.support.program import Ended
 
 Content = Callable[..., "Ended"]
 KINDS = ("gold", "wall", "robots", "wrong_paper", "wrong_only", "nothing_closed")
@@ -27,8 +27,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Path]]:
     """A web of a few kinds of works, and a data root that one run has filled; one host asked for a pause of an hour."""
     from docstokg_assets.config import load_config
-    from docstokg_assets.orchestrator import DownloadRun, open_services
-    from docstokg_assets.sources import Collected
+    from docstokg_assets.runs.run import DownloadRun, open_services
+    from docstokg_assets.sources.listing import Collected
 
     folder = tmp_path_factory.mktemp("why")
     with Sandbox.start(folder / "box", works_per_year=60, years=(2024, 2024), mix=_mix(), enforce_limits=False) as box:
@@ -47,7 +47,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Pa
         config = folder / "content.yaml"
         config.write_text(yaml.safe_dump(sections))
         with open_services(load_config(config, {}).value) as services, DownloadRun(services) as run:
-            run.take_in(run.collect("publication_year:2024", None, Collected()))
+            run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
             run.drain(of_run=True, deadline_s=40)
         yield box, config
 

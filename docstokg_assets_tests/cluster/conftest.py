@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.operating import Cluster, cluster_over
+from docstokg_assets_tests.support.operating import Cluster, cluster_over
 
 
 @pytest.fixture

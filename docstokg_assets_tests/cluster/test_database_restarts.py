@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from docstokg_assets.sandbox.records import work_type
-from docstokg_assets_tests.operating import CODE, Cluster
+from docstokg_assets_tests.support.operating import CODE, Cluster
 
 SETTINGS = {
     "DTKG_OPENALEX__FILTER": "type:article",
@@ -29,7 +29,7 @@ def test_fault_39_when_the_database_of_dagster_and_catalog_restarts_the_run_ends
     cluster.settings = SETTINGS
     for machine in ("control", "north"):
         cluster.set_up(machine, poll_interval_seconds=2)
-    cluster.run("control", "python", "-m", "docstokg_assets.instance")
+    cluster.run("control", "python", "-m", "docstokg_assets.defs.instance.first_start")
     cluster.box.add_fault(host="*.example", delay=10.0)  # so that there is a middle
     cluster.start_worker("north")
     daemon = cluster.start("control", "dagster-daemon", "run", *CODE)

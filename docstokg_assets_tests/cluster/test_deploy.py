@@ -14,9 +14,9 @@ import dagster as dg
 import pytest
 import yaml
 
-from docstokg_assets.run_queue import NewestYearFirst
-from docstokg_assets.run_workers import WatchedCeleryRunLauncher
-from docstokg_assets_tests.servers import Postgres
+from docstokg_assets.defs.instance.celery_launcher import WatchedCeleryRunLauncher
+from docstokg_assets.defs.instance.run_queue import NewestYearFirst
+from docstokg_assets_tests.support.servers import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

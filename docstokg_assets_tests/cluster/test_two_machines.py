@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from docstokg_assets.sandbox.records import work_type
-from docstokg_assets_tests.operating import CODE, Cluster
-from docstokg_assets_tests.servers import s3_bucket
+from docstokg_assets_tests.support.operating import CODE, Cluster
+from docstokg_assets_tests.support.servers import s3_bucket
 
 YEARS = ("2022", "2023", "2024")
 SHARED, WINDOW_S = "doi.org", 5  # asked once a second by all machines together, counted over so many seconds
@@ -38,7 +38,7 @@ def test_fault_43_when_one_of_two_machines_is_lost_the_others_do_its_works_and_n
     cluster.settings = SETTINGS
     for machine in ("control", "north", "south", "east"):
         cluster.set_up(machine, poll_interval_seconds=2)
-    cluster.run("control", "python", "-m", "docstokg_assets.instance")
+    cluster.run("control", "python", "-m", "docstokg_assets.defs.instance.first_start")
     cluster.box.add_fault(host="*.example", delay=5.0)  # so that there is a middle, however slow the machine
     cluster.start_worker("north")
     south = cluster.start_worker("south")

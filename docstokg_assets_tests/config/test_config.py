@@ -15,7 +15,7 @@ from docstokg_assets.config.explain import OTHER_HOST, explain_hosts, explain_re
 from docstokg_assets.config.models import resolvers_model
 from docstokg_assets.config.openalex_filter import filter_string
 from docstokg_assets.config.render import as_json, as_yaml, reference_markdown
-from docstokg_assets.plans import Tier
+from docstokg_assets.domain.plans import Tier
 from docstokg_assets.resolvers.registry import Resolver, ResolverSettings
 from resources.settings import Loaded, SettingsError, load_section
 

@@ -8,10 +8,10 @@ import pytest
 
 from docstokg_assets.config import config_hash, load_config
 from docstokg_assets.config.models import POLICIES
-from docstokg_assets.orchestrator import DownloadRun, open_services
+from docstokg_assets.runs.run import DownloadRun, open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources import Collected
-from docstokg_assets_tests.conftest import ConfigFor
+from docstokg_assets.sources.listing import Collected
+from docstokg_assets_tests.support.configs import ConfigFor
 from resources.layers import policies_in
 from resources.rate_limit.settings import RateLimitSettings
 from resources.settings import Override, SettingsError, load_section

@@ -14,11 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import docstokg_assets.cli.run_commands  # before the forks, so that they begin at once
-import docstokg_assets.orchestrator
-import docstokg_assets.telemetry.report  # noqa: F401
 from docstokg_assets.cli import main as program
-from docstokg_assets.telemetry.sinks import SinkSet
+from docstokg_assets.reporting.sinks import SinkSet
 from resources.catalog.catalog import Catalog
 
 # Every step at which a process can die between the first byte of a file and the line that tells of it.

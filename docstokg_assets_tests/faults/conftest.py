@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from docstokg_assets.config import load_config
-from docstokg_assets.orchestrator import DownloadRun, open_services
+from docstokg_assets.domain.works import Location, Work
+from docstokg_assets.runs.run import DownloadRun, open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.works import Location, Work
-from docstokg_assets_tests.polite import RawServer
+from docstokg_assets_tests.support.polite import RawServer
 from resources.catalog.rows import Entry
 from resources.records import AttemptRecord
 
@@ -85,7 +85,7 @@ def pull(tmp_path: Path, serve: Callable[..., RawServer]) -> Callable[..., Pulle
         before(root)
         with open_services(load_config(None, {}, config).value) as services:
             with DownloadRun(services) as download:
-                download.take_in([work])
+                download.store_and_enqueue([work])
                 download.drain(of_run=True)
             entry = services.catalog.entry("W1")
             attempts = [stored.record for stored in services.catalog.attempts_after(0, 1000)]

@@ -15,13 +15,13 @@ import yaml
 from pydantic import SecretStr
 
 import docstokg_assets
-from docstokg_assets.dispatcher import Progress
-from docstokg_assets.orchestrator import DownloadRun, export_lake, open_services
-from docstokg_assets.recorder import Recorder
+from docstokg_assets.engine.dispatcher import Progress
+from docstokg_assets.engine.recorder import Recorder
+from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources import Collected
-from docstokg_assets_tests.conftest import ConfigFor
-from docstokg_assets_tests.servers import Postgres
+from docstokg_assets.sources.listing import Collected
+from docstokg_assets_tests.support.configs import ConfigFor
+from docstokg_assets_tests.support.servers import Postgres
 from resources.catalog import Catalog, Finished, Location, NewItem
 from resources.records import AttemptRecord
 
@@ -78,7 +78,7 @@ def test_fault_39_postgres_restarts_in_the_middle_of_a_run_and_nothing_is_lost_o
         restarting.start()
         with open_services(config) as services:
             with DownloadRun(services) as run:
-                run.take_in(run.collect("publication_year:2024", None, Collected()))
+                run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
                 result = run.drain(of_run=True, on_progress=watch)
             restarting.join()
             catalog = services.catalog

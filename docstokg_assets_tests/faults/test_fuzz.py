@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.telemetry.reasons import REASON_TEXT
+from docstokg_assets.reporting.reasons import REASON_TEXT
 from resources.http.errors import HttpError
 from resources.http.exchange import RequestPolicy
 from resources.http.messages import Request, Response, Role

@@ -18,8 +18,8 @@ import pytest
 
 import docstokg_assets
 import resources
+from docstokg_assets.domain.sniffing import sniff
 from docstokg_assets.landing.extract import extract
-from docstokg_assets.sniffing import sniff
 
 URL = "http://a.example/1.pdf"
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))

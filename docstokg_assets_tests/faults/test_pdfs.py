@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets_tests.pdfs import BOMBS, paper
+from docstokg_assets_tests.support.pdfs import BOMBS, paper
 
 URL = "http://a.example/1.pdf"
 OTHER = "http://b.example/1.pdf"

@@ -25,13 +25,13 @@ from pydantic import SecretStr
 
 from docstokg_assets.cli import main as program
 from docstokg_assets.config.models import resolvers_model
-from docstokg_assets.download import DownloadLimits
-from docstokg_assets.pipeline import Failure, PipelineSettings, ResolverPipeline
-from docstokg_assets.plans import Candidate, Target, Tier
+from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.works import Location, Work
+from docstokg_assets.engine.download import DownloadLimits
+from docstokg_assets.engine.search import Failure, PipelineSettings, ResolverPipeline
 from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.works import Location, Work
-from docstokg_assets_tests.servers import Postgres, Valkey
+from docstokg_assets_tests.support.servers import Postgres, Valkey
 from resources.artifacts.file_system import FileSystemStore
 from resources.http.errors import HttpError
 from resources.http.messages import Request, Role
@@ -328,18 +328,18 @@ def pipeline(folder: Path) -> ResolverPipeline:
 def test_a_parked_search_forgets_links_with_keys_and_looks_where_they_came_from_again(tmp_path: Path) -> None:
     work = Work("W1", doi="10.5555/1", locations=(Location(landing_url="https://a.example/1", is_oa=True),))
     made = pipeline(tmp_path)
-    pursuit = made.begin(work)
-    (page,) = pursuit.candidates.values()
-    pursuit.visited.add(page.key)
-    pursuit.asked.add("unpaywall")
+    state = made.begin(work)
+    (page,) = state.candidates.values()
+    state.visited.add(page.key)
+    state.asked.add("unpaywall")
     secret = f"https://b.example/1.pdf?token={TOKEN}"
-    pursuit.add(Candidate(secret, "unpaywall", Tier.DIRECT_OA))
-    pursuit.add(Candidate("https://b.example/2.pdf", "landing", Tier.LANDING_SCRAPE, referer=secret))
-    (key,) = [key for key in pursuit.candidates if TOKEN in key]
-    pursuit.failures[key] = Failure(Reason.HTTP_4XX, "unpaywall", Tier.DIRECT_OA, 50, url=secret)
-    assert TOKEN not in "".join(pursuit.dead_files())
+    state.add(Candidate(secret, "unpaywall", Tier.DIRECT_OA))
+    state.add(Candidate("https://b.example/2.pdf", "landing", Tier.LANDING_SCRAPE, referer=secret))
+    (key,) = [key for key in state.candidates if TOKEN in key]
+    state.failures[key] = Failure(Reason.HTTP_4XX, "unpaywall", Tier.DIRECT_OA, 50, url=secret)
+    assert TOKEN not in "".join(state.dead_files())
 
-    kept = json.loads(json.dumps(pursuit.to_json()))
+    kept = json.loads(json.dumps(state.to_json()))
     assert TOKEN not in json.dumps(kept)
     again = made.begin(work, kept)
     assert {c.url for c in again.candidates.values()} == {page.url, "https://b.example/2.pdf"}
@@ -349,9 +349,9 @@ def test_a_parked_search_forgets_links_with_keys_and_looks_where_they_came_from_
 @pytest.mark.requirement("HTTP-14")
 def test_a_search_without_such_links_forgets_nothing(tmp_path: Path) -> None:
     work = Work("W1", locations=(Location(landing_url="https://a.example/1", is_oa=True),))
-    pursuit = pipeline(tmp_path).begin(work)
-    pursuit.visited.add("https://a.example/1")
-    pursuit.asked.add("unpaywall")
-    pursuit.add(Candidate("https://b.example/2.pdf", "landing", Tier.LANDING_SCRAPE, Target.PDF))
-    kept = pursuit.to_json()
+    state = pipeline(tmp_path).begin(work)
+    state.visited.add("https://a.example/1")
+    state.asked.add("unpaywall")
+    state.add(Candidate("https://b.example/2.pdf", "landing", Tier.LANDING_SCRAPE, Target.PDF))
+    kept = state.to_json()
     assert (kept["visited"], kept["asked"], len(kept["candidates"])) == (["https://a.example/1"], ["unpaywall"], 2)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.openalex import SourceError
-from docstokg_assets.openalex.api import OpenAlexApi
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources import Asker
+from docstokg_assets.sources import SourceError
+from docstokg_assets.sources.listing import BlockingDriver
+from docstokg_assets.sources.openalex_api import OpenAlexApi
 from resources.http.attempts import AttemptLog
 from resources.http.messages import Request, Role
 from resources.records import AttemptRecord
@@ -95,7 +95,7 @@ def test_fault_46_openalex_is_not_asked_again_and_the_message_says_what_helps(
     numbers = count(1)
     log = AttemptLog(attempts.append, client.client.clock, "run", "source", lambda: next(numbers))
     with pytest.raises(SourceError) as refused:
-        Asker(client.client, log, threading.Event()).ask(OpenAlexApi("sandbox-key").page("type:article"))
+        BlockingDriver(client.client, log, threading.Event()).ask(OpenAlexApi("sandbox-key").page("type:article"))
     assert says in str(refused.value) and remedy in str(refused.value)
     assert len(sandbox.arrivals(HOST)) == len(attempts) == 1
     assert client.client.hosts.closed_until(HOST) is None  # single works cost nothing, and may still be asked for

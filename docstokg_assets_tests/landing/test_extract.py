@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from docstokg_assets.domain.plans import Target
 from docstokg_assets.landing.extract import GUESSED, ITSELF, RULES, Found, Link, extract
 from docstokg_assets.landing.rules import Rule
-from docstokg_assets.plans import Target
 
 URL = "https://www.example.org/a/1"
 

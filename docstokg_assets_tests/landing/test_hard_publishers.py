@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docstokg_assets_tests.test_pipeline import PDF, Answer, Web, located, pipeline, pursue
+from docstokg_assets_tests.engine.test_search import PDF, Answer, Web, located, pipeline, search
 from resources.http.messages import Response
 from resources.records import DownloadOutcome, Reason
 
@@ -50,7 +50,7 @@ def html(body: str) -> Answer:
 
 def sought(tmp_path: Path, landing: str, answers: dict[str, Answer]) -> tuple[DownloadOutcome, list[str]]:
     web = Web(answers)
-    outcome = pursue(pipeline(tmp_path, ("landing",)), located(landing=landing), web)
+    outcome = search(pipeline(tmp_path, ("landing",)), located(landing=landing), web)
     return outcome, web.urls
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from docstokg_assets.domain.works import Work
 from docstokg_assets.resolvers.answers import answer
 from docstokg_assets.resolvers.openalex_content import (
     LINK_LASTS_S,
@@ -17,8 +18,7 @@ from docstokg_assets.resolvers.openalex_content import (
 )
 from docstokg_assets.resolvers.registry import ResolverContext
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.works import Work
-from docstokg_assets_tests.conftest import spent_today
+from docstokg_assets_tests.support.configs import spent_today
 from resources.catalog.catalog import Catalog
 from resources.clock import SystemClock
 from resources.http.messages import Response
@@ -114,8 +114,8 @@ def test_a_work_that_must_wait_costs_nothing_before_its_request_and_buys_its_lin
     resolver = OpenAlexContentResolver(OpenAlexContentSettings())
     resolver.clock = clock = _Clock()
     bought = answer(b"", 302, {"location": "https://r2.example/1.pdf?X-Amz-Signature=1"})
-    with Catalog.open(tmp_path / "catalog.sqlite3") as purse:
-        context = ResolverContext(api_keys={"openalex_content": "key"}, purse=purse)
+    with Catalog.open(tmp_path / "catalog.sqlite3") as budget:
+        context = ResolverContext(api_keys={"openalex_content": "key"}, budget=budget)
 
         def spent_after(reply: Response | None) -> float:
             asking = resolver.resolve(Work("W1", has_content=True), context)
@@ -124,7 +124,7 @@ def test_a_work_that_must_wait_costs_nothing_before_its_request_and_buys_its_lin
                 if reply is not None:
                     asking.send(reply)
             asking.close()  # as when the work is given back
-            return round(spent_today(purse, "openalex_content"), 4)
+            return round(spent_today(budget, "openalex_content"), 4)
 
         assert spent_after(None) == 0.0
         assert spent_after(bought) == 0.01

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docstokg_assets.identifiers import normalize_url
+from docstokg_assets.domain.identifiers import normalize_url
 from docstokg_assets.resolvers.registry import Example, Resolver, ResolverResult, load_resolvers
 from resources.http.canonical import host_of
 from resources.http.messages import Role

@@ -24,9 +24,9 @@ from resources.http.headers import headers_cache_key
 PROJECT = Path(__file__).resolve().parents[2]
 HOST = "journals.aurora-press.example"  # of the sandbox
 PLUGIN = """
-from docstokg_assets.plans import Candidate, Tier
+from docstokg_assets.domain.plans import Candidate, Tier
 from docstokg_assets.resolvers.registry import Example, Resolver, ResolverSettings
-from docstokg_assets.works import Work
+from docstokg_assets.domain.works import Work
 from pydantic import Field
 
 

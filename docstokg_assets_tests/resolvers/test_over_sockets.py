@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.orchestrator import DownloadRun, open_services
+from docstokg_assets.domain.works import Work
+from docstokg_assets.runs.run import DownloadRun, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox import Work as Sample
-from docstokg_assets.works import Work
 from resources.catalog.rows import Entry
 from resources.records import AttemptRecord
 
@@ -58,7 +58,7 @@ def keys(prefix: str = "sandbox-") -> dict[str, str]:
 def collect(config: ContentDownloadConfig, works: list[Work]) -> tuple[list[Entry], list[AttemptRecord]]:
     with open_services(config) as services:
         with DownloadRun(services) as run:
-            run.take_in(works)
+            run.store_and_enqueue(works)
             run.drain(of_run=True)
         entries = [services.catalog.entry(work.work_id) for work in works]
         attempts = [stored.record for stored in services.catalog.attempts_after(0, 10_000)]

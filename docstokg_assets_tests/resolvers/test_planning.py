@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import docstokg_assets.resolvers as package
-from docstokg_assets.plans import Plan, Target, Tier, make_plan
+from docstokg_assets.domain.plans import Plan, Target, Tier, make_plan
+from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.answers import answer
 from docstokg_assets.resolvers.registry import (
     REGISTRY,
@@ -20,7 +21,6 @@ from docstokg_assets.resolvers.registry import (
     register,
 )
 from docstokg_assets.resolvers.routes import FILE_ROUTES, Route, file_url, looks_like_pdf, page_url
-from docstokg_assets.works import Location, Work
 from resources.http.errors import ConnectionFailed
 from resources.records import Reason
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.dispatcher import Dispatcher
-from docstokg_assets.lanes import Task
+from docstokg_assets.engine.dispatcher import Dispatcher
+from docstokg_assets.engine.request_queues import Task
 from docstokg_assets.sandbox import Sandbox
 
 ARCHETYPES = ("unpaywall_only", "crossref_link", "doi_redirect", "nothing_closed", "wayback_only", "wall")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resources import processes
-from resources.processes import birth_of, epoch_of, new_owner, number_is_free, process_is_gone, processes_since
+from resources.processes import epoch_of, new_owner, pid_unused, process_is_gone, process_start_time, processes_since
 
 
 @pytest.mark.requirement("CAT-2")
@@ -59,7 +59,7 @@ def test_where_the_kernel_tells_nothing_the_host_counts(tmp_path: Path, monkeypa
 def test_a_process_that_has_ended_and_was_not_buried_is_gone() -> None:
     process = subprocess.Popen(["true"])
     end = time.monotonic() + 30
-    while not number_is_free(process.pid):
+    while not pid_unused(process.pid):
         assert time.monotonic() < end
         time.sleep(0.01)
     assert Path(f"/proc/{process.pid}").exists(), "nobody has asked for its exit code"
@@ -70,7 +70,7 @@ def test_a_process_that_has_ended_and_was_not_buried_is_gone() -> None:
 def test_processes_are_there_since_the_start_of_the_machine() -> None:
     """Not before the boot, and in a container some time after it; not after any process that is here."""
     booted = time.time() - float(Path("/proc/uptime").read_text().split()[0])
-    ours = birth_of(os.getpid())
+    ours = process_start_time(os.getpid())
     assert ours is not None
     assert booted - 5 < processes_since() <= epoch_of(ours) + 1
 
@@ -80,11 +80,11 @@ def test_a_process_is_as_old_as_it_is() -> None:
     before = time.time()
     process = subprocess.Popen(["sleep", "600"])
     try:
-        birth = birth_of(process.pid)
+        birth = process_start_time(process.pid)
         assert birth is not None and before - 1 < epoch_of(birth) < time.time() + 1
         time.sleep(0.1)
-        assert birth_of(process.pid) == birth, "whenever it is asked"
+        assert process_start_time(process.pid) == birth, "whenever it is asked"
     finally:
         process.kill()
         process.wait()
-    assert birth_of(process.pid) is None
+    assert process_start_time(process.pid) is None

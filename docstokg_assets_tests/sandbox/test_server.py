@@ -65,7 +65,7 @@ def test_an_unknown_host_is_refused_with_a_clear_text(box: Sandbox, web: request
     with pytest.raises(requests.exceptions.ProxyError, match="502"):
         web.get("https://unknown.example/")
     answer = web.get("http://unknown.example/x")
-    assert answer.status_code == 502 and "no such host in the box" in answer.text
+    assert answer.status_code == 502 and "no such host here" in answer.text
 
 
 def test_plain_http_is_sent_to_https_by_the_proxy_and_played_when_asked_directly(

@@ -11,10 +11,10 @@ import pypdf
 import pytest
 
 from docstokg_assets.sandbox import PROFILES, Mix, Universe
-from docstokg_assets.sandbox.box import Box
 from docstokg_assets.sandbox.files import jats
 from docstokg_assets.sandbox.limits import Windows
 from docstokg_assets.sandbox.records import openalex
+from docstokg_assets.sandbox.state import SandboxState
 from docstokg_assets.sandbox.universe import STRANGE_KINDS
 
 _FAILURES = {
@@ -116,7 +116,7 @@ def test_dates_lie_in_the_year_and_days_are_found_by_arithmetic() -> None:
 
 def test_pdfs_open_and_have_their_text() -> None:
     universe = Universe(works_per_year=60, years=(2024, 2024))
-    box = Box(universe, Windows(lambda: 0.0))
+    box = SandboxState(universe, Windows(lambda: 0.0))
     seen = set()
     for work in universe.works():
         data = box.pdf_bytes(work)

@@ -15,7 +15,7 @@ import yaml
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.operating import OneMachine
+from docstokg_assets_tests.support.operating import OneMachine
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

@@ -1,8 +1,8 @@
 """The catalog of all that is known and done, with its queue of works. Other rooms need only the names given here."""
 
-from resources.catalog.asking import QueryRefused, ask
 from resources.catalog.catalog import Catalog, CatalogConnector
 from resources.catalog.database import CatalogError, CatalogFull, Location
+from resources.catalog.readonly_query import QueryRefused, run_readonly_query
 from resources.catalog.rows import (
     Artifact,
     Batch,
@@ -45,5 +45,5 @@ __all__ = [
     "Run",
     "SetAside",
     "StoredAttempt",
-    "ask",
+    "run_readonly_query",
 ]

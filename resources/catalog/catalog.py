@@ -22,7 +22,7 @@ from resources.catalog.database import (
     explained,
     insert_missing,
     now_of,
-    patiently,
+    retry_lost_transactions,
     sqlite_engine,
     upsert,
 )
@@ -31,6 +31,7 @@ from resources.catalog.queue import Queue, Years, portions, year_is
 from resources.catalog.rows import (
     Artifact,
     Batch,
+    CountUpTo,
     Entry,
     Finished,
     OutcomeCount,
@@ -38,7 +39,6 @@ from resources.catalog.rows import (
     Run,
     SetAside,
     StoredAttempt,
-    UpTo,
     artifact_from_row,
     artifact_to_row,
     artifacts_of,
@@ -90,7 +90,7 @@ _SETTLE = (
 class Catalog(Queue, Hosts, Spending):
     # what happened
 
-    @patiently
+    @retry_lost_transactions
     def commit(self, batch: Batch) -> list[str]:
         """Make a batch durable, all or nothing. Returns the works whose lease was lost: nothing is recorded of them.
 
@@ -124,7 +124,7 @@ class Catalog(Queue, Hosts, Spending):
         for portion in portions(rows):
             self._add_set_aside(portion)
 
-    @patiently
+    @retry_lost_transactions
     def _add_set_aside(self, rows: list[SetAside]) -> None:
         with self._write() as connection:
             now = now_of(connection)
@@ -133,7 +133,7 @@ class Catalog(Queue, Hosts, Spending):
             ]
             connection.execute(insert(set_aside), values)
 
-    @patiently
+    @retry_lost_transactions
     def set_aside(self, run_id: str | None = None) -> list[SetAside]:
         columns = (set_aside.c.run_id, set_aside.c.source, set_aside.c.item, set_aside.c.reason)
         statement = select(*columns).order_by(set_aside.c.id)
@@ -144,7 +144,7 @@ class Catalog(Queue, Hosts, Spending):
 
     # outcomes
 
-    @patiently
+    @retry_lost_transactions
     def entry(self, work_id: str) -> Entry | None:
         with self._read() as connection:
             row = (
@@ -188,12 +188,12 @@ class Catalog(Queue, Hosts, Spending):
                 return
             last = page[-1].work_id
 
-    @patiently
+    @retry_lost_transactions
     def _entries(self, statement: Select[Any]) -> list[Entry]:
         with self._read() as connection:
             return [entry_from_row(row) for row in connection.execute(statement).mappings()]
 
-    @patiently
+    @retry_lost_transactions
     def outcome_counts(
         self, year: Years | None = None, run_id: str | None = None, *, of_run: str | None = None
     ) -> list[OutcomeCount]:
@@ -216,7 +216,7 @@ class Catalog(Queue, Hosts, Spending):
                 for classification, reason, kind, count in connection.execute(statement)
             ]
 
-    @patiently
+    @retry_lost_transactions
     def latest_files(self, run_id: str, limit: int) -> list[Entry]:
         """What the run stored last, the newest first."""
         c = catalog_entries.c
@@ -236,15 +236,15 @@ class Catalog(Queue, Hosts, Spending):
         c = attempts.c
         return self._counted(run_id, attempts, [c.resolver, c.role, c.status, c.reason, c.http_status])
 
-    @patiently
+    @retry_lost_transactions
     def _counted(self, run_id: str, table: Table, columns: Sequence[ColumnElement[Any]]) -> list[dict[str, Any]]:
         statement = select(*columns, sql.count().label("n")).where(table.c.run_id == run_id)
         with self._read() as connection:
             rows = connection.execute(statement.group_by(*columns).order_by(*columns)).mappings()
             return [dict(row) for row in rows]
 
-    @patiently
-    def counted_up_to(self, year: int | None, attempt: int, revision: int) -> tuple[UpTo, UpTo]:
+    @retry_lost_transactions
+    def counted_up_to(self, year: int | None, attempt: int, revision: int) -> tuple[CountUpTo, CountUpTo]:
         """How many attempts of a year there are up to a position, how many outcomes up to a revision, and how many in all."""
         tried = select(sql.count()).select_from(attempts)
         ended = select(sql.count()).select_from(catalog_entries)
@@ -254,19 +254,19 @@ class Catalog(Queue, Hosts, Spending):
         with self._read() as connection:
             some = (tried.where(attempts.c.id <= attempt), ended.where(catalog_entries.c.revision <= revision))
             first, second = (
-                UpTo(connection.scalar(part) or 0, connection.scalar(whole) or 0)
+                CountUpTo(connection.scalar(part) or 0, connection.scalar(whole) or 0)
                 for part, whole in zip(some, (tried, ended), strict=True)
             )
         return first, second
 
-    @patiently
+    @retry_lost_transactions
     def artifacts_of(self, work_id: str) -> list[Artifact]:
         """The files that were stored for a work, the first one first."""
         statement = select(artifacts).where(artifacts.c.work_id == work_id).order_by(artifacts.c.id)
         with self._read() as connection:
             return [artifact_from_row(row) for row in connection.execute(statement).mappings()]
 
-    @patiently
+    @retry_lost_transactions
     def works_with(self, sha256: str) -> list[Artifact]:
         """Every place where these bytes are known: the same file may be of several works, or of one from several URLs."""
         statement = select(artifacts).where(artifacts.c.sha256 == sha256).order_by(artifacts.c.id)
@@ -290,7 +290,7 @@ class Catalog(Queue, Hosts, Spending):
 
     # runs
 
-    @patiently
+    @retry_lost_transactions
     def start_run(self, run_id: str, kind: str, config_hash: str, scope: Mapping[str, Any]) -> None:
         """Open a run. One that is already known is opened again and keeps the time and configuration of its first start:
         what was done under another one says so itself."""
@@ -300,26 +300,26 @@ class Catalog(Queue, Hosts, Spending):
             times = {"started_at": now_of(connection), "finished_at": None, "summary": None}
             connection.execute(opening, {**values, **times})
 
-    @patiently
+    @retry_lost_transactions
     def finish_run(self, run_id: str, summary: Mapping[str, Any]) -> None:
         with self._write() as connection:
             self._need_run(connection, run_id)
             ended = {"finished_at": now_of(connection), "summary": to_json(summary)}
             connection.execute(update(runs).where(runs.c.run_id == run_id).values(**ended))
 
-    @patiently
+    @retry_lost_transactions
     def report_progress(self, run_id: str, progress: Mapping[str, Any]) -> None:
         """Let others see where a run is."""
         with self._write() as connection:
             connection.execute(update(runs).where(runs.c.run_id == run_id).values(progress=to_json(progress)))
 
-    @patiently
+    @retry_lost_transactions
     def run(self, run_id: str) -> Run | None:
         with self._read() as connection:
             row = connection.execute(select(runs).where(runs.c.run_id == run_id)).mappings().one_or_none()
         return None if row is None else run_from_row(row)
 
-    @patiently
+    @retry_lost_transactions
     def runs(self) -> list[Run]:
         """All runs, the latest first."""
         with self._read() as connection:
@@ -328,7 +328,7 @@ class Catalog(Queue, Hosts, Spending):
 
     # exports
 
-    @patiently
+    @retry_lost_transactions
     def attempts_after(
         self, position: int, limit: int, *, year: int | None = None, run_id: str | None = None
     ) -> list[StoredAttempt]:
@@ -346,7 +346,7 @@ class Catalog(Queue, Hosts, Spending):
         statement = select(attempts).where(attempts.c.id > position).order_by(attempts.c.id).limit(limit)
         return self._columns(statement)
 
-    @patiently
+    @retry_lost_transactions
     def attempts_of(self, work_id: str, year: int | None) -> list[AttemptRecord]:
         """All attempts for a work, in their order, those that were made for several at once included. Its year leads to them:
         the work alone has no index."""
@@ -368,7 +368,7 @@ class Catalog(Queue, Hosts, Spending):
         changed = catalog_entries.c.revision > revision
         return self._columns(select(catalog_entries).where(changed).order_by(catalog_entries.c.revision).limit(limit))
 
-    @patiently
+    @retry_lost_transactions
     def _columns(self, statement: Select[Any]) -> Columns:
         with self._read() as connection:
             found = connection.execute(statement)
@@ -376,25 +376,25 @@ class Catalog(Queue, Hosts, Spending):
             columns = tuple(zip(*found.all(), strict=True))
         return dict(zip(names, columns, strict=True)) if columns else {}
 
-    @patiently
+    @retry_lost_transactions
     def artifacts_after(self, position: int, limit: int) -> list[Artifact]:
         statement = select(artifacts).where(artifacts.c.id > position).order_by(artifacts.c.id).limit(limit)
         with self._read() as connection:
             return [artifact_from_row(row) for row in connection.execute(statement).mappings()]
 
-    @patiently
+    @retry_lost_transactions
     def export_position(self, name: str) -> int:
         """Up to where the export of that name has come; 0 when it has not begun."""
         with self._read() as connection:
             return connection.scalar(select(exports.c.position).where(exports.c.name == name)) or 0
 
-    @patiently
+    @retry_lost_transactions
     def set_export_position(self, name: str, position: int) -> None:
         moving = upsert(exports, ["position", "updated_at"])
         with self._write() as connection:
             connection.execute(moving, {"name": name, "position": position, "updated_at": now_of(connection)})
 
-    @patiently
+    @retry_lost_transactions
     def slice_to(self, path: Path, run_id: str) -> None:
         """Write what belongs to one run as a catalog file of its own, which appears only when it is whole."""
         part = path.with_name(f".part-{path.name}-{os.getpid()}")

@@ -111,7 +111,7 @@ T = TypeVar("T")
 D = TypeVar("D", bound="Database")
 
 
-def patiently(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
+def retry_lost_transactions(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
     """For a method that is one transaction: when the transaction is lost, it is done again from its start, for up to PATIENCE_S
     seconds. So a server may be restarted in the middle of a run."""
 
@@ -180,7 +180,7 @@ class Database:
     ) -> None:
         self.close()
 
-    @patiently
+    @retry_lost_transactions
     def now(self) -> float:
         """Epoch seconds by the clock of the database."""
         with self._read() as connection:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from sqlalchemy import func, select
 
-from resources.catalog.database import Database, insert_missing, now_of, patiently, upsert
+from resources.catalog.database import Database, insert_missing, now_of, retry_lost_transactions, upsert
 from resources.catalog.rows import HostClosure, RobotsRow
 from resources.catalog.schema import hosts
 
 
 class Hosts(Database):
-    @patiently
+    @retry_lost_transactions
     def robots(self, host: str) -> RobotsRow | None:
         """What was last read of the host's robots.txt, however long ago; None when nobody has looked yet."""
         columns = (hosts.c.robots_status, hosts.c.robots_body, hosts.c.robots_fetched_at)
@@ -23,7 +23,7 @@ class Hosts(Database):
             return None
         return RobotsRow(row.robots_status, row.robots_body or "", row.robots_fetched_at)
 
-    @patiently
+    @retry_lost_transactions
     def save_robots(self, host: str, status: int | None, body: str) -> None:
         saving = upsert(hosts, ["robots_status", "robots_body", "robots_fetched_at", "updated_at"])
         with self._write() as connection:
@@ -31,7 +31,7 @@ class Hosts(Database):
             read = {"robots_status": status, "robots_body": body, "robots_fetched_at": now}
             connection.execute(saving, {"host": host, **read, "updated_at": now})
 
-    @patiently
+    @retry_lost_transactions
     def close_host(self, host: str, until: float, reason: str) -> None:
         """Nobody asks the host before `until` (epoch seconds). A host that is closed for longer stays so."""
         longer = func.coalesce(hosts.c.closed_until, 0.0) < until
@@ -41,7 +41,7 @@ class Hosts(Database):
                 closing, {"host": host, "closed_until": until, "note": reason, "updated_at": now_of(connection)}
             )
 
-    @patiently
+    @retry_lost_transactions
     def closure(self, host: str) -> HostClosure:
         """Until when the host is closed, if it is, and the state of its circuit breaker as `change_breaker` left it."""
         with self._read() as connection:
@@ -51,7 +51,7 @@ class Hosts(Database):
             still = row.closed_until is not None and row.closed_until > now_of(connection)
             return HostClosure(row.closed_until if still else None, row.breaker)
 
-    @patiently
+    @retry_lost_transactions
     def change_breaker(self, host: str, change: Callable[[str | None], tuple[str, float]]) -> None:
         """`change` makes of the state its successor, and until when the host is left alone; no other change comes between."""
         saving = upsert(hosts, ["breaker", "breaker_until", "updated_at"])

@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from resources.catalog.database import CatalogError, Database, insert_missing, now_of, patiently, upsert
+from resources.catalog.database import CatalogError, Database, insert_missing, now_of, retry_lost_transactions, upsert
 from resources.catalog.rows import (
     DueWorks,
     Enqueued,
@@ -84,7 +84,7 @@ class Queue(Database):
             total = Enqueued(*(a + b for a, b in zip(total, counted, strict=True)))
         return total
 
-    @patiently
+    @retry_lost_transactions
     def _enqueue_batch(self, batch: dict[str, NewItem], run_id: str | None) -> Enqueued:
         with self._write() as connection:
             if run_id is not None:
@@ -99,7 +99,7 @@ class Queue(Database):
         """The plans with which those of these works are known that are known at all."""
         return {work_id: plan for portion in portions(work_ids) for work_id, plan in self._plan_hashes(portion)}
 
-    @patiently
+    @retry_lost_transactions
     def _plan_hashes(self, work_ids: list[str]) -> list[tuple[str, str]]:
         with self._read() as connection:
             return _known_plans(connection, work_ids)
@@ -112,7 +112,7 @@ class Queue(Database):
         """The same for works that begin with some progress, such as what is known of the copy that they have."""
         return sum(self._reopen_batch(batch, only_done) for batch in portions(works))
 
-    @patiently
+    @retry_lost_transactions
     def _reopen_batch(self, works: list[tuple[str, Mapping[str, Any] | None]], only_done: bool) -> int:
         state = queue.c.state == "done" if only_done else queue.c.state != "leased"
         with self._write() as connection:
@@ -130,7 +130,7 @@ class Queue(Database):
         """Those of these works that nobody is at and that wait for nothing."""
         return {work_id for portion in portions(work_ids) for work_id in self._done_among(portion)}
 
-    @patiently
+    @retry_lost_transactions
     def _done_among(self, work_ids: list[str]) -> list[str]:
         statement = select(queue.c.work_id).where(queue.c.work_id.in_(work_ids), queue.c.state == "done")
         with self._read() as connection:
@@ -141,13 +141,13 @@ class Queue(Database):
         for portion in portions(work_ids):
             yield from self._records_of(portion)
 
-    @patiently
+    @retry_lost_transactions
     def _records_of(self, work_ids: list[str]) -> list[tuple[str, dict[str, Any]]]:
         statement = select(queue.c.work_id, queue.c.record).where(queue.c.work_id.in_(work_ids))
         with self._read() as connection:
             return [(row.work_id, from_json(row.record)) for row in connection.execute(statement)]
 
-    @patiently
+    @retry_lost_transactions
     def claim(
         self,
         owner: str,
@@ -200,7 +200,7 @@ class Queue(Database):
             for row in rows
         ]
 
-    @patiently
+    @retry_lost_transactions
     def heartbeat(self, owner: str, lease_s: float) -> int:
         """Hold all works of `owner` for `lease_s` seconds from now; how many they are."""
         with self._write() as connection:
@@ -209,14 +209,14 @@ class Queue(Database):
                 update(queue).where(LEASED, queue.c.lease_owner == owner).values(lease_until=until)
             ).rowcount
 
-    @patiently
+    @retry_lost_transactions
     def lease_owners(self) -> set[str]:
         """Who holds works or groups at the moment."""
         with self._read() as connection:
             works = connection.execute(select(queue.c.lease_owner).where(LEASED).distinct()).scalars()
             return {str(owner) for owner in works} | set(connection.execute(select(group_leases.c.owner)).scalars())
 
-    @patiently
+    @retry_lost_transactions
     def release_owner(self, owner: str) -> int:
         """Give back all works of `owner`; how many they were."""
         with self._write() as connection:
@@ -226,7 +226,7 @@ class Queue(Database):
                 .values(**_AGAIN, updated_at=now_of(connection))
             ).rowcount
 
-    @patiently
+    @retry_lost_transactions
     def queue_counts(self, year: Years | None = None, run_id: str | None = None) -> QueueCounts:
         with self._read() as connection:
             now = now_of(connection)
@@ -244,7 +244,7 @@ class Queue(Database):
         total, *others = (int(number) for number in row)
         return QueueCounts(total, total - sum(others), *others)
 
-    @patiently
+    @retry_lost_transactions
     def due_by_year(self) -> list[DueWorks]:
         """The years of which works could be claimed now, the latest year first."""
         with self._read() as connection:
@@ -258,7 +258,7 @@ class Queue(Database):
             rows = connection.execute(select(year, func.count(), func.max(since)).group_by(year)).all()
         return sorted((DueWorks(*row) for row in rows), key=lambda row: row.year or 0, reverse=True)
 
-    @patiently
+    @retry_lost_transactions
     def next_due(self, year: Years | None = None, run_id: str | None = None) -> float | None:
         """When the next work comes due that is not due now: its wait ends, or the lease on it."""
         with self._read() as connection:
@@ -271,7 +271,7 @@ class Queue(Database):
             )
         return min((t for t in (waits, leases) if t is not None), default=None)
 
-    @patiently
+    @retry_lost_transactions
     def parked(self, year: Years | None = None, run_id: str | None = None) -> list[ParkedGroup]:
         """Who is being waited for, by how many works, from when to when, and why; the largest crowd first."""
         with self._read() as connection:
@@ -290,7 +290,7 @@ class Queue(Database):
             ).all()
         return [ParkedGroup(*row) for row in rows]
 
-    @patiently
+    @retry_lost_transactions
     def queued_like(self, pieces: Iterable[str], limit: int = 1_000) -> list[QueuedWork]:
         """Works whose record contains all of these, in any case (of ASCII letters), by id. Looks at every work."""
         columns = [queue.c[field.name] for field in fields(QueuedWork)]
@@ -302,7 +302,7 @@ class Queue(Database):
         parsed = ({**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])} for row in rows)
         return [QueuedWork(**row) for row in parsed]
 
-    @patiently
+    @retry_lost_transactions
     def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
         """Whether `owner` may now ask the hosts of `group` alone, for `ttl_s` seconds; asking again renews it."""
         with self._write() as connection:
@@ -316,19 +316,19 @@ class Queue(Database):
             connection.execute(wish.values(wanted_until=now + _WISH_S))
             return False
 
-    @patiently
+    @retry_lost_transactions
     def group_is_wanted(self, group: str) -> bool:
         """Whether somebody who asked for the group lately was refused it."""
         with self._read() as connection:
             until = connection.scalar(select(group_leases.c.wanted_until).where(group_leases.c.grp == group))
             return until is not None and until > now_of(connection)
 
-    @patiently
+    @retry_lost_transactions
     def free_group(self, group: str, owner: str) -> None:
         with self._write() as connection:
             connection.execute(delete(group_leases).where(group_leases.c.grp == group, group_leases.c.owner == owner))
 
-    @patiently
+    @retry_lost_transactions
     def free_groups(self, owner: str) -> int:
         with self._write() as connection:
             return connection.execute(delete(group_leases).where(group_leases.c.owner == owner)).rowcount

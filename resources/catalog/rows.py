@@ -200,7 +200,7 @@ class OutcomeCount:
     count: int
 
 
-class UpTo(NamedTuple):
+class CountUpTo(NamedTuple):
     """How many rows there are up to a position, and beyond it too."""
 
     some: int

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Update, update
 
-from resources.catalog.database import Database, insert_missing, now_of, patiently
+from resources.catalog.database import Database, insert_missing, now_of, retry_lost_transactions
 from resources.catalog.schema import spending
 
 _DAY_S = 86_400
@@ -25,7 +25,7 @@ class Spent(NamedTuple):
 
 
 class Spending(Database):
-    @patiently
+    @retry_lost_transactions
     def spend(self, name: str, amount: float, per_day: float) -> Spent:
         """Take `amount` (US dollars) from today's budget, if it still has so much."""
         wanted, most = round(amount * _MICROS), round(per_day * _MICROS)
@@ -36,7 +36,7 @@ class Spending(Database):
             taking = _of_day(name, day, wanted).where(spending.c.micros + wanted <= most)
             return Spent(bool(connection.execute(taking).rowcount), day)
 
-    @patiently
+    @retry_lost_transactions
     def give_back(self, name: str, amount: float, day: int) -> None:
         """Of what was taken on that day, so much was not asked for after all."""
         with self._write() as connection:

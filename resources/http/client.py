@@ -15,7 +15,7 @@ from resources.http.cache import HttpCache
 from resources.http.canonical import host_of
 from resources.http.errors import HttpError, Interrupted
 from resources.http.exchange import Exchange, Exchanger, Reply, RequestPolicy, Send, Step
-from resources.http.hosts import HostBook, HostStore
+from resources.http.hosts import HostStateCache, HostStore
 from resources.http.messages import Request, Response, ResponseHead
 from resources.http.settings import HttpSettings, RobotsSettings
 from resources.http.wire import Wire
@@ -43,7 +43,7 @@ class HttpClient:
     ) -> None:
         self.clock = clock or SystemClock()
         self.limiter = limiter
-        self.hosts = HostBook(hosts, self.clock, robots.ttl_seconds, settings.breaker)
+        self.hosts = HostStateCache(hosts, self.clock, robots.ttl_seconds, settings.breaker)
         self.wire = Wire(settings, chunk_bytes)
         self._cache = cache
         self._exchanger = Exchanger(settings, robots, self.hosts, self.clock, rng or random.Random(), cache)

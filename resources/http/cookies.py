@@ -39,7 +39,7 @@ def jar_text(jar: Jar) -> str:
     return ";".join(sorted(f"{c.domain}{c.path}{c.name}={c.value}" for c in jar))
 
 
-class Passes:
+class CookieStore:
     """Thread-safe. Each is good for so many seconds after the host first gave it, however often it is shown."""
 
     def __init__(self, clock: Clock) -> None:

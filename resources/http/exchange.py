@@ -21,7 +21,7 @@ from resources.http.attempts import AttemptLog
 from resources.http.breaker import Phase
 from resources.http.cache import Answer, HttpCache, Visit
 from resources.http.canonical import authority_of, host_of
-from resources.http.cookies import Jar, Origin, Passes, jar_text, origin_of
+from resources.http.cookies import CookieStore, Jar, Origin, jar_text, origin_of
 from resources.http.errors import (
     BodyTooLarge,
     BreakerOpen,
@@ -37,7 +37,7 @@ from resources.http.errors import (
 )
 from resources.http.guard import guarded_url
 from resources.http.headers import request_headers, robots_token
-from resources.http.hosts import MAX_ROBOTS_BYTES, PROBES_OUT_S, HostBook, Rules
+from resources.http.hosts import MAX_ROBOTS_BYTES, PROBES_OUT_S, HostStateCache, Rules
 from resources.http.messages import BodySink, Request, Response, ResponseHead, Role, Unfinished
 from resources.http.retry import Again, CloseHost, Decision, Settled, decide
 from resources.http.settings import HttpSettings, RetrySettings, RobotsSettings
@@ -123,14 +123,14 @@ class Exchanger:
         self,
         settings: HttpSettings,
         robots: RobotsSettings,
-        hosts: HostBook,
+        hosts: HostStateCache,
         clock: Clock,
         rng: random.Random,
         cache: HttpCache | None = None,
     ) -> None:
         self.settings, self.robots, self.hosts, self.clock, self.rng = settings, robots, hosts, clock, rng
         self._cache = cache
-        self._passes = Passes(clock)
+        self._passes = CookieStore(clock)
 
     def exchange(
         self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True

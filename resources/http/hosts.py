@@ -78,7 +78,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Closure:
+class HostPause:
     """A closed host: `until` as the store has it, and what that was by the monotonic clock when we first heard of it, so that
     a wall clock that is set forward or back neither ends the pause nor prolongs it."""
 
@@ -92,7 +92,7 @@ def _weight(rules: Rules) -> int:
     return rules.letters + _LEAST_WEIGHT
 
 
-class HostBook:
+class HostStateCache:
     """This process's view of the hosts, over the shared store."""
 
     def __init__(
@@ -103,8 +103,8 @@ class HostBook:
         self._rules: dict[str, Rules] = {}  # those of many hosts; what is not here any more is in the store
         self._letters = 0
         self._fetching: set[str] = set()
-        self._closed: dict[str, Closure] = {}
-        self._breakers: dict[str, tuple[Breaker, Closure]] = {}
+        self._closed: dict[str, HostPause] = {}
+        self._breakers: dict[str, tuple[Breaker, HostPause]] = {}
         self._lock = threading.Lock()
 
     def rules(self, host: str) -> Rules | None:
@@ -168,12 +168,12 @@ class HostBook:
                 self._hear_breaker(host, Breaker.from_text(read.breaker))
 
     def _remember(self, host: str, until: float | None) -> None:
-        self._closed[host] = self._heard(self._closed.get(host, Closure()), until)
+        self._closed[host] = self._heard(self._closed.get(host, HostPause()), until)
 
-    def _heard(self, known: Closure, until: float | None) -> Closure:
+    def _heard(self, known: HostPause, until: float | None) -> HostPause:
         now = self._clock.monotonic()
         if until is not None and until != known.until:
-            known = Closure(until, max(known.opens_at, now + until - self._clock.wall()))
+            known = HostPause(until, max(known.opens_at, now + until - self._clock.wall()))
         return replace(known, read_at=now)
 
     # -- circuit breakers ---------------------------------------------------------------------------------------------
@@ -216,21 +216,21 @@ class HostBook:
 
         return self._change_breaker(host, step)
 
-    def _breaker(self, host: str) -> tuple[Breaker, Closure]:
+    def _breaker(self, host: str) -> tuple[Breaker, HostPause]:
         known = self._breakers.get(host)
         if known is None or self._clock.monotonic() - known[1].read_at > _REREAD_S:
             self._read_again(host)
             known = self._breakers[host]
         return known
 
-    def _hear_breaker(self, host: str, breaker: Breaker) -> tuple[Breaker, Closure]:
-        _, closure = self._breakers.get(host, (breaker, Closure()))
+    def _hear_breaker(self, host: str, breaker: Breaker) -> tuple[Breaker, HostPause]:
+        _, closure = self._breakers.get(host, (breaker, HostPause()))
         if breaker.until != closure.until:
-            closure = Closure()
+            closure = HostPause()
         known = self._breakers[host] = breaker, self._heard(closure, breaker.until)
         return known
 
-    def _breaker_time(self, breaker: Breaker, closure: Closure) -> float:
+    def _breaker_time(self, breaker: Breaker, closure: HostPause) -> float:
         """Wall time, but as if nobody had set the clock since we heard of this pause."""
         if breaker.until != closure.until or not breaker.openings:
             return self._clock.wall()

@@ -93,7 +93,7 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class BatchableRequest:
     """Makes one request of several that wait for the same endpoint. Those with equal `build` may be asked as one; the answer then
     goes to each of them, with the `items` that were asked for."""
 
@@ -111,7 +111,7 @@ class Request:
     verb: str = "GET"
     body: bytes | None = None
     repeatable: bool = True  # False: to be done once; repeated only when the server says that it did nothing (429)
-    joint: Joint | None = None
+    batchable: BatchableRequest | None = None
     resolver: str | None = None
     tier: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # besides those of the role; never a key
@@ -141,7 +141,7 @@ class Response:
     payload: Any = None
     hops: tuple[str, ...] = ()  # URLs before `url`
     elapsed_ms: int = 0
-    items: tuple[str, ...] = ()  # of a joint request, in the order in which they were asked for
+    items: tuple[str, ...] = ()  # of a batchable request, in the order in which they were asked for
 
     @property
     def ok(self) -> bool:

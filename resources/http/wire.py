@@ -220,7 +220,7 @@ def _tls_context(verify: bool, ca_bundle: Path | None) -> ssl.SSLContext:
 
 
 class _Answer(http.client.HTTPResponse):
-    """Passes over every interim answer (1xx); the standard library does so with one kind only, and without end."""
+    """CookieStore over every interim answer (1xx); the standard library does so with one kind only, and without end."""
 
     _interim = 0
 

@@ -1,11 +1,11 @@
-"""The hosts that are played: one module for each family, each with a `hosts(box)` table of host -> handler.
+"""The hosts that are played: one module for each family, each with a `hosts(state)` table of host -> handler.
 
 To play another service, write such a module and name it in `_FAMILIES`. `robots.txt` is answered here for all of them.
 """
 
 from __future__ import annotations
 
-from ..box import Box
+from ..state import SandboxState
 from ..wire import Handler, Request, Response, text
 from . import (
     arxiv,
@@ -39,11 +39,11 @@ def _with_robots(handler: Handler, status: int, rules: str) -> Handler:
     return answer
 
 
-def table(box: Box) -> dict[str, Handler]:
-    """All hosts of the box, each with its robots.txt."""
+def table(state: SandboxState) -> dict[str, Handler]:
+    """All hosts of the sandbox, each with its robots.txt."""
     result: dict[str, Handler] = {}
     for family in _FAMILIES:
         robots: dict[str, tuple[int, str]] = getattr(family, "ROBOTS", {})
-        for host, handler in family.hosts(box).items():
+        for host, handler in family.hosts(state).items():
             result[host] = _with_robots(handler, *robots.get(host, (200, _PLAIN_ROBOTS)))
     return result

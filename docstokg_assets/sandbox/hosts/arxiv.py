@@ -10,8 +10,8 @@ from html import escape
 from itertools import islice
 
 from .. import files
-from ..box import Box
 from ..records import author
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Request, Response, not_found, redirect, text
 
@@ -69,8 +69,8 @@ def _error(message: str) -> Response:
     )
 
 
-def hosts(box: Box) -> dict[str, Handler]:
-    universe = box.universe
+def hosts(state: SandboxState) -> dict[str, Handler]:
+    universe = state.universe
 
     def search(query: str) -> list[Work]:
         """Works by DOI or by words of the title; title search looks at the first works of each year only."""
@@ -109,7 +109,7 @@ def hosts(box: Box) -> dict[str, Handler]:
             version = re.search(r"v(\d+)$", ident.removesuffix(".pdf"))
             if work is None or (version and int(version[1]) > _versions(work)):
                 return not_found("Article not found")
-            return box.pdf(work)
+            return state.pdf(work)
         if area in ("abs", "html"):
             work = universe.by_arxiv(ident)
             if work is None or area == "html":

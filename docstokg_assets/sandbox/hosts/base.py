@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..box import Box
 from ..indexes import is_good_key, quoted_works, repository_copies
 from ..scenario import Location
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, text
 
 
-def hosts(box: Box) -> dict[str, Handler]:
+def hosts(state: SandboxState) -> dict[str, Handler]:
     def answer(request: Request) -> Response:
         if request.path != "/cgi-bin/BaseHttpSearchInterface.fcgi":
             return not_found()
         if not is_good_key(request.param("apikey")):
             return text("Access denied for IP address 192.0.2.1\n")
-        works = quoted_works(box.universe, request.param("query"))
-        documents = [_document(work, copy) for work in works for copy in repository_copies(box.story(work))]
+        works = quoted_works(state.universe, request.param("query"))
+        documents = [_document(work, copy) for work in works for copy in repository_copies(state.scenario_for(work))]
         found = {"numFound": len(documents), "start": 0, "docs": documents}
         return json_response({"responseHeader": {"status": 0, "QTime": 21}, "response": found})
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from ..box import Box
 from ..indexes import bearer, is_good_key, quoted_works, repository_copies
 from ..records import author
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, redirect, text
 
 
-def hosts(box: Box) -> dict[str, Handler]:
+def hosts(state: SandboxState) -> dict[str, Handler]:
     def search(request: Request) -> Response:
         if not request.path.startswith("/v3/search/works"):
             return json_response({"message": "Not found"}, 404)
@@ -22,14 +22,14 @@ def hosts(box: Box) -> dict[str, Handler]:
         if key and not is_good_key(key):
             return json_response({"message": "Unauthorized"}, 401)
         # without a key the little that there is has always been used up by others
-        if not key or not box.windows.check("core", 5, 10.0, request):
+        if not key or not state.windows.check("core", 5, 10.0, request):
             later = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=10)
             told = [("X-RateLimitRemaining", "0"), ("X-RateLimit-Retry-After", later.isoformat(timespec="seconds"))]
             return json_response({"message": "Too many requests"}, 429, told)
         if int(request.param("limit", "10")) > 100:
             return text("<html><head><title>504 Gateway Time-out</title></head></html>", 504, "text/html")
-        works = quoted_works(box.universe, request.param("q"))
-        results = [_result(work, sources) for work in works if (sources := _sources(box, work))]
+        works = quoted_works(state.universe, request.param("q"))
+        results = [_result(work, sources) for work in works if (sources := _sources(state, work))]
         results = results[: int(request.param("limit", "10"))]
         return json_response(
             {"totalHits": len(results), "limit": 10, "offset": 0, "scrollId": None, "results": results}
@@ -38,14 +38,14 @@ def hosts(box: Box) -> dict[str, Handler]:
     def download(request: Request) -> Response:
         if request.headers.get("authorization"):
             return text("Bad Request: only one auth mechanism allowed", 400)
-        work = box.universe.find(request.path) if request.path.startswith("/download/") else None
-        return box.pdf(work) if work and _sources(box, work) else not_found()
+        work = state.universe.find(request.path) if request.path.startswith("/download/") else None
+        return state.pdf(work) if work and _sources(state, work) else not_found()
 
     return {"api.core.ac.uk": search, "core.ac.uk": download}
 
 
-def _sources(box: Box, work: Work) -> list[str]:
-    return [copy.pdf for copy in repository_copies(box.story(work)) if copy.pdf]
+def _sources(state: SandboxState, work: Work) -> list[str]:
+    return [copy.pdf for copy in repository_copies(state.scenario_for(work)) if copy.pdf]
 
 
 def _result(work: Work, sources: list[str]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..box import Box
 from ..records import author, crossref
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Headers, Request, Response, json_response, redirect, text
 
@@ -16,9 +16,9 @@ def _pool(request: Request) -> tuple[str, int, int]:
     return ("polite", 10, 3) if polite else ("public", 5, 1)
 
 
-def hosts(box: Box) -> dict[str, Handler]:
+def hosts(state: SandboxState) -> dict[str, Handler]:
     def find(doi: str) -> Work | None:
-        work = box.universe.by_doi(doi)
+        work = state.universe.by_doi(doi)
         return None if work is None or work.is_datacite else work
 
     def listed(request: Request, headers: Headers) -> Response:
@@ -34,7 +34,7 @@ def hosts(box: Box) -> dict[str, Handler]:
             return json_response({"status": "failed", "message-type": "validation-failure", "message": [failure]}, 400)
         works = [work for _, _, doi in filters if (work := find(doi)) is not None][: int(rows)]
         wanted = request.param("select")
-        items = [crossref(work, box.story(work)) for work in works]
+        items = [crossref(work, state.scenario_for(work)) for work in works]
         if wanted:
             items = [{name: item[name] for name in wanted.split(",") if name in item} for item in items]
         message = {"total-results": len(works), "items-per-page": int(rows), "items": items}
@@ -45,10 +45,10 @@ def hosts(box: Box) -> dict[str, Handler]:
     def answer(request: Request) -> Response:
         pool, rate, connections = _pool(request)
         headers: Headers = [("x-api-pool", f"{pool}-single")]
-        if box.windows.enforce:  # a limit that is not kept is not announced
+        if state.windows.enforce:  # a limit that is not kept is not announced
             headers += [("x-rate-limit-limit", str(rate)), ("x-rate-limit-interval", "1s"),
                         ("x-concurrency-limit", str(connections))]  # fmt: skip
-        if not box.windows.check(f"crossref-{pool}", rate, 1.0, request):
+        if not state.windows.check(f"crossref-{pool}", rate, 1.0, request):
             return text("Too many requests. Please slow down.", 429, headers=[*headers, ("Retry-After", "1")])
         path = request.path.removeprefix("/v1")
         if path == "/works":
@@ -61,9 +61,9 @@ def hosts(box: Box) -> dict[str, Handler]:
             return text("Resource not found.", 404, "text/plain", headers)
         if transform:
             return _transform(
-                work, kind.strip("/") or request.headers.get("accept", ""), crossref(work, box.story(work))
+                work, kind.strip("/") or request.headers.get("accept", ""), crossref(work, state.scenario_for(work))
             )
-        message = crossref(work, box.story(work))
+        message = crossref(work, state.scenario_for(work))
         return json_response(
             {"status": "ok", "message-type": "work", "message-version": "1.0.0", "message": message}, 200, headers
         )

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import files
-from ..box import Box
 from ..deposits import DATACITE, DEPOSITS, address
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, redirect
 
@@ -20,9 +20,9 @@ _LAST = re.compile(r"/([^/]+)/?$")
 Json = dict[str, Any]
 
 
-def hosts(box: Box) -> dict[str, Handler]:
-    deposits = _Deposits(box)
-    content = _Content(box)
+def hosts(state: SandboxState) -> dict[str, Handler]:
+    deposits = _Deposits(state)
+    content = _Content(state)
     return {
         "zenodo.org": deposits.zenodo,
         "api.figshare.com": deposits.figshare,
@@ -46,8 +46,8 @@ def _challenge(request: Request) -> Response:
 
 
 class _Deposits:
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, state: SandboxState) -> None:
+        self._box = state
 
     def _find(self, text: str, *archetypes: str) -> Work | None:
         work = self._box.universe.find(text)
@@ -142,7 +142,7 @@ class _Deposits:
         work = self._box.universe.by_doi(doi)
         if work is None or not doi.startswith(DATACITE):
             return json_response({"errors": [{"status": "404", "title": "The resource does not exist."}]}, 404)
-        attributes: Json = {"doi": doi, "url": self._box.story(work).doi_url, "contentUrl": None, "formats": []}
+        attributes: Json = {"doi": doi, "url": self._box.scenario_for(work).doi_url, "contentUrl": None, "formats": []}
         attributes["rightsList"] = [{"rightsUri": "https://creativecommons.org/licenses/by/4.0/legalcode"}]
         if work.archetype == "datacite":
             attributes |= {"contentUrl": address(work, DEPOSITS["datacite"].file), "formats": ["application/pdf"]}
@@ -152,8 +152,8 @@ class _Deposits:
 class _Content:
     """content.openalex.org: sells to those with a key, a hundred credits a file, and one for a file that is not there."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, state: SandboxState) -> None:
+        self._box = state
         self._credits: dict[str, int] = {}
 
     def sell(self, request: Request) -> Response:

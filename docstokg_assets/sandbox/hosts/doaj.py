@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..box import Box
 from ..indexes import journal_copy, quoted_works
 from ..records import author
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, text
 
 _SEARCH = "/api/v4/search/articles/"
 
 
-def hosts(box: Box) -> dict[str, Handler]:
+def hosts(state: SandboxState) -> dict[str, Handler]:
     def article(work: Work) -> dict[str, Any] | None:
-        story = box.story(work)
-        copy = journal_copy(story)
+        scenario = state.scenario_for(work)
+        copy = journal_copy(scenario)
         if copy is None:
             return None
-        links = [{"type": "fulltext", "content_type": "HTML", "url": story.doi_url}]
+        links = [{"type": "fulltext", "content_type": "HTML", "url": scenario.doi_url}]
         if copy.pdf:
             links.append({"type": "fulltext", "content_type": "PDF", "url": copy.pdf})
         return {
@@ -39,7 +39,7 @@ def hosts(box: Box) -> dict[str, Handler]:
         if not size.isdigit() or int(size) > 100:
             return json_response({"status": "bad_request", "error": "Page size must be between 1 and 100"}, 400)
         query = request.path.removeprefix(_SEARCH)
-        results = [found for work in quoted_works(box.universe, query) if (found := article(work))][: int(size)]
+        results = [found for work in quoted_works(state.universe, query) if (found := article(work))][: int(size)]
         return json_response(
             {"total": len(results), "page": 1, "pageSize": int(size), "query": query, "results": results}
         )

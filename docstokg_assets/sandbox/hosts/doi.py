@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from urllib.parse import quote
 
-from ..box import Box
+from ..state import SandboxState
 from ..wire import Handler, Request, Response, http_date, json_response, redirect, text
 
 _NOT_FOUND = ("<!DOCTYPE html><html><head><title>Error: DOI Not Found</title></head><body><h1>DOI Not Found</h1>"
@@ -18,8 +18,8 @@ def _wants_metadata(accept: str) -> bool:
     return first.startswith("application/") and first not in ("application/xhtml+xml",)
 
 
-def hosts(box: Box) -> dict[str, Handler]:
-    universe = box.universe
+def hosts(state: SandboxState) -> dict[str, Handler]:
+    universe = state.universe
 
     def agency(doi: str) -> Response:
         work = universe.by_doi(doi)
@@ -31,7 +31,7 @@ def hosts(box: Box) -> dict[str, Handler]:
         work = universe.by_doi(doi)
         if work is None:
             return json_response({"responseCode": 100, "handle": doi}, 404)
-        value = {"index": 1, "type": "URL", "data": {"format": "string", "value": box.story(work).doi_url},
+        value = {"index": 1, "type": "URL", "data": {"format": "string", "value": state.scenario_for(work).doi_url},
                  "ttl": 86400,
                  "timestamp": f"{work.date}T09:00:00Z"}  # fmt: skip
         return json_response({"responseCode": 1, "handle": doi, "values": [value]})
@@ -43,14 +43,14 @@ def hosts(box: Box) -> dict[str, Handler]:
         if path.startswith("api/handles/"):
             return handle(path.removeprefix("api/handles/"))
         work = universe.by_doi(path)
-        if work is None or not box.story(work).doi_url:
+        if work is None or not state.scenario_for(work).doi_url:
             return text(_NOT_FOUND, 404, "text/html;charset=utf-8")
         if _wants_metadata(request.headers.get("accept", "")):
             if work.is_datacite:
                 return text("", 406)
             return redirect(f"https://api.crossref.org/v1/works/{quote(work.doi or '', safe='')}/transform",
                             headers=[("Vary", "Accept")])  # fmt: skip
-        url = box.story(work).doi_url
+        url = state.scenario_for(work).doi_url
         return redirect(url, headers=[("Vary", "Accept"), ("Expires", http_date(_noon(work.year)))])
 
     def to_https(request: Request) -> Response:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..box import Box
 from ..indexes import bearer, is_good_key, open_copies
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response
 
@@ -15,18 +15,18 @@ _LICENSES = {"cc-by": "CC BY", "cc-by-nc": "CC BY-NC", "cc-by-nc-nd": "CC BY-NC-
 _TOO_MANY = "Request rate exceeded. Please use authentication to increase the rate limit."
 
 
-def hosts(box: Box) -> dict[str, Handler]:
+def hosts(state: SandboxState) -> dict[str, Handler]:
     def answer(request: Request) -> Response:
         token = bearer(request)
         if token and not is_good_key(token):
             return json_response({"error": "Unauthorized", "description": "The token is not valid."}, 401)
         name, most = ("openaire-token", 7200) if token else ("openaire-anonymous", 60)
-        if not box.windows.check(name, most, 3600.0, request):
+        if not state.windows.check(name, most, 3600.0, request):
             return json_response({"error": "Too many requests", "description": _TOO_MANY}, 429)
         if request.path != "/graph/v3/research-products":
             return json_response({"error": "Not found"}, 404)
-        work = box.universe.by_doi(request.param("pid"))
-        results = [_product(box, work)] if work else []
+        work = state.universe.by_doi(request.param("pid"))
+        results = [_product(state, work)] if work else []
         return json_response(
             {"header": {"numFound": len(results), "queryTime": 44, "page": 1, "pageSize": 10}, "results": results}
         )
@@ -34,8 +34,8 @@ def hosts(box: Box) -> dict[str, Handler]:
     return {"api.openaire.eu": answer}
 
 
-def _product(box: Box, work: Work) -> dict[str, Any]:
-    copies = open_copies(box.story(work))
+def _product(state: SandboxState, work: Work) -> dict[str, Any]:
+    copies = open_copies(state.scenario_for(work))
     instances = [{
         "pids": None, "license": _LICENSES.get(copy.license or ""), "accessRight": _OPEN,
         "type": "Preprint" if copy.version == "submittedVersion" else "Article", "urls": [copy.pdf or copy.landing],

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import records
-from ..box import Box
 from ..listing import Listing, PlanRequired, Query, QueryError, RawComma
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Headers, Request, Response, json_response
 
@@ -55,11 +55,11 @@ class _Page:
 
 @dataclass
 class _OpenAlex:
-    box: Box
+    state: SandboxState
     accounts: dict[str, _Account] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._listing = Listing(self.box.universe)
+        self._listing = Listing(self.state.universe)
 
     # -- the way of a request
 
@@ -105,12 +105,12 @@ class _OpenAlex:
 
     def _refuse(self, request: Request, account: _Account, cost: int) -> Response | None:
         rate = account.per_second
-        if not self.box.windows.check(f"openalex-{account.name or 'anonymous'}", rate, 1.0, request):
+        if not self.state.windows.check(f"openalex-{account.name or 'anonymous'}", rate, 1.0, request):
             body = {"error": "Rate limit exceeded", "message": f"Rate limit exceeded: {rate} requests per second. "
                                                                f"Please slow down.",
                     "retryAfter": 1, "creditsRequired": cost, "creditsRemaining": account.left}  # fmt: skip
             return json_response(body, 429, [("Retry-After", "1")])
-        if cost > account.left and self.box.windows.enforce:
+        if cost > account.left and self.state.windows.enforce:
             return _budget_spent(account, cost)
         return None
 
@@ -139,7 +139,7 @@ class _OpenAlex:
         return json_response(self._selected(work, _select(request.param("select"))))
 
     def _find(self, ident: str) -> Work | None:
-        universe = self.box.universe
+        universe = self.state.universe
         lowered = ident.lower()
         for prefix in ("https://doi.org/", "http://doi.org/", "https:/doi.org/", "doi.org/", "doi:"):
             if lowered.startswith(prefix):
@@ -149,7 +149,7 @@ class _OpenAlex:
         return universe.by_openalex(ident)
 
     def _selected(self, work: Work, names: list[str] | None) -> dict[str, Any]:
-        record = records.openalex(work, self.box.story(work))
+        record = records.openalex(work, self.state.scenario_for(work))
         return {name: record[name] for name in names if name in record} if names else record
 
     # -- lists
@@ -297,5 +297,5 @@ def _usage(account: _Account) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def hosts(box: Box) -> dict[str, Handler]:
-    return {"api.openalex.org": _OpenAlex(box).answer}
+def hosts(state: SandboxState) -> dict[str, Handler]:
+    return {"api.openalex.org": _OpenAlex(state).answer}

@@ -9,8 +9,8 @@ from hashlib import md5
 from typing import Any
 
 from .. import files
-from ..box import Box
 from ..records import author
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, redirect, text
 
@@ -18,21 +18,21 @@ _S3 = '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s
 _PMCID = re.compile(r"PMC\d+")
 
 
-def hosts(box: Box) -> dict[str, Handler]:
+def hosts(state: SandboxState) -> dict[str, Handler]:
     return {
-        "pmc-oa-opendata.s3.amazonaws.com": _Bucket(box).answer,
-        "pmc.ncbi.nlm.nih.gov": _Ncbi(box).answer,
-        "www.ncbi.nlm.nih.gov": _Ncbi(box).legacy,
-        "www.ebi.ac.uk": _EuropePmc(box).rest,
-        "europepmc.org": _EuropePmc(box).site,
+        "pmc-oa-opendata.s3.amazonaws.com": _Bucket(state).answer,
+        "pmc.ncbi.nlm.nih.gov": _Ncbi(state).answer,
+        "www.ncbi.nlm.nih.gov": _Ncbi(state).legacy,
+        "www.ebi.ac.uk": _EuropePmc(state).rest,
+        "europepmc.org": _EuropePmc(state).site,
     }
 
 
 class _Bucket:
     """pmc-oa-opendata: list of versions, metadata, files."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, state: SandboxState) -> None:
+        self._box = state
 
     def answer(self, request: Request) -> Response:
         if request.path == "/":
@@ -80,8 +80,8 @@ class _Bucket:
 class _Ncbi:
     """pmc.ncbi.nlm.nih.gov: article pages, PDFs behind a proof of work, and the id converter."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, state: SandboxState) -> None:
+        self._box = state
 
     def answer(self, request: Request) -> Response:
         if request.path.startswith("/tools/idconv/"):
@@ -135,8 +135,8 @@ class _Ncbi:
 class _EuropePmc:
     """www.ebi.ac.uk/europepmc (REST) and europepmc.org (PDF rendering)."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, state: SandboxState) -> None:
+        self._box = state
 
     def rest(self, request: Request) -> Response:
         path = request.path.removeprefix("/europepmc/webservices/rest/")

@@ -6,8 +6,8 @@ import gzip
 from urllib.parse import quote
 
 from .. import files
-from ..box import Box
 from ..scenario import Page
+from ..state import SandboxState
 from ..universe import Work
 from ..venues import BY_HOST, HELPERS, Venue
 from ..wire import Handler, Request, Response, not_found, redirect, text
@@ -18,13 +18,13 @@ ROBOTS = {
 _COOKIE_CHECK = "/action/cookie-check"
 
 
-def hosts(box: Box) -> dict[str, Handler]:
-    return {host: _Site(box, BY_HOST.get(host)).answer for host in (*BY_HOST, *HELPERS)}
+def hosts(state: SandboxState) -> dict[str, Handler]:
+    return {host: _Site(state, BY_HOST.get(host)).answer for host in (*BY_HOST, *HELPERS)}
 
 
 class _Site:
-    def __init__(self, box: Box, venue: Venue | None) -> None:
-        self._box = box
+    def __init__(self, state: SandboxState, venue: Venue | None) -> None:
+        self._box = state
         self._manners = venue.manners if venue else frozenset()
 
     def answer(self, request: Request) -> Response:
@@ -41,7 +41,7 @@ class _Site:
                 kind="text/html",
             )
         work = self._box.universe.find(request.path)
-        page = self._box.story(work).pages.get(f"{request.host}{request.path}") if work else None
+        page = self._box.scenario_for(work).pages.get(f"{request.host}{request.path}") if work else None
         response = self._render(request, work, page) if work and page else not_found("Page not found")
         if "slow" in self._manners and work:
             response.delay = 0.05 + work.rolls[6] % 150 / 1000

@@ -11,8 +11,8 @@ from collections import Counter
 from hashlib import sha1
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..box import Box
 from ..scenario import Capture, page_key
+from ..state import SandboxState
 from ..universe import Work
 from ..wire import Handler, Request, Response, json_response, not_found, redirect, text
 
@@ -51,10 +51,10 @@ def _collapse(rows: list[dict[str, str]], name: str) -> list[dict[str, str]]:
 
 
 class Archive:
-    """The captures of the box."""
+    """The captures of the sandbox."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, state: SandboxState) -> None:
+        self._box = state
         self.saved: dict[str, Capture] = {}  # by page, what was saved on request
         self.polls: Counter[str] = Counter()  # by job
 
@@ -62,7 +62,7 @@ class Archive:
         """Have a page captured; the job. The archive's own crawler passes the walls that stand before others."""
         key = page_key(url)
         work = self._box.universe.find(unquote(url))
-        page = self._box.story(work).pages.get(key) if work else None
+        page = self._box.scenario_for(work).pages.get(key) if work else None
         if page is None or not (page.kind == "wall" or page.status == 403):
             return None
         self.saved[key] = Capture("20261101120000", url, "application/pdf", "200", "pdf")
@@ -75,7 +75,7 @@ class Archive:
         key = page_key(url if "://" in url else f"https://{url}")
         found = [
             c
-            for c in (*self._box.story(work).captures, *filter(None, [self.saved.get(key)]))
+            for c in (*self._box.scenario_for(work).captures, *filter(None, [self.saved.get(key)]))
             if page_key(c.url) == key or (prefix and page_key(c.url).startswith(key))
         ]
         return [(work, c) for c in found]
@@ -99,8 +99,8 @@ class Archive:
         return dict(zip(_FIELDS, values, strict=True))
 
 
-def hosts(box: Box) -> dict[str, Handler]:
-    archive = Archive(box)
+def hosts(state: SandboxState) -> dict[str, Handler]:
+    archive = Archive(state)
 
     def cdx(request: Request) -> Response:
         url = request.param("url")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docstokg_assets_tests.resources.artifacts.conftest import PIECE
-from docstokg_assets_tests.servers import LossyProxy, SeaweedFs, free_port, s3_bucket
+from docstokg_assets_tests.support.servers import LossyProxy, SeaweedFs, free_port, s3_bucket
 from resources.artifacts import StoreError
 from resources.artifacts.s3 import MULTIPART_FROM, S3Store, s3_client
 from resources.artifacts.settings import ArtifactSettings

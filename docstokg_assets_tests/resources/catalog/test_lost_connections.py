@@ -12,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from docstokg_assets_tests.conftest import spent_today
-from docstokg_assets_tests.servers import Postgres, free_port
+from docstokg_assets_tests.support.configs import spent_today
+from docstokg_assets_tests.support.servers import Postgres, free_port
 from resources.catalog import Batch, Catalog, CatalogError, Finished, NewItem
 from resources.catalog import database as database_module
 from resources.records import Classification, DownloadOutcome, Reason

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docstokg_assets_tests.conftest import spent_today
+from docstokg_assets_tests.support.configs import spent_today
 from resources.catalog.catalog import Catalog
 
 

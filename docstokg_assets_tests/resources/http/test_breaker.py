@@ -16,7 +16,7 @@ from resources.catalog.catalog import Catalog
 from resources.http.breaker import PROBE_LOST_S, Breaker, Phase, changes
 from resources.http.errors import BreakerOpen, HttpError, RobotsUnavailable
 from resources.http.exchange import Pause, Reply, Send
-from resources.http.hosts import HostBook
+from resources.http.hosts import HostStateCache
 from resources.http.messages import Request, ResponseHead, Role
 from resources.http.settings import BreakerSettings
 from resources.records import Reason, Status
@@ -193,11 +193,11 @@ TestAnyHistory.settings = hypothesis_settings(max_examples=60, stateful_step_cou
 # -- the book, shared through a catalog -------------------------------------------------------------------------------
 
 
-def book(catalog: Catalog, clock: Any) -> HostBook:
-    return HostBook(catalog, clock, 86_400)
+def book(catalog: Catalog, clock: Any) -> HostStateCache:
+    return HostStateCache(catalog, clock, 86_400)
 
 
-def fail(hosts: HostBook, times: int = 5) -> list[Phase]:
+def fail(hosts: HostStateCache, times: int = 5) -> list[Phase]:
     return [phase for _ in range(times) for phase in hosts.report("a.org", True)]
 
 

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.orchestrator import DownloadRun, export_lake, open_services
+from docstokg_assets.lake.views import open_lake
+from docstokg_assets.reporting.metrics import Scope, compute_slis
+from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources import Collected
-from docstokg_assets.telemetry.metrics import Scope, compute_slis
-from docstokg_assets.telemetry.views import open_lake
-from docstokg_assets_tests.servers import Valkey
+from docstokg_assets.sources.listing import Collected
+from docstokg_assets_tests.support.servers import Valkey
 from resources.http.cache import HttpCache
 from resources.http.cache_stores import CacheUnavailable, RedisStore, SqliteStore
 from resources.http.messages import Request, ResponseHead, Role
@@ -656,7 +656,7 @@ def test_a_second_run_on_a_new_catalog_asks_little_again(
         )
         with open_services(config) as services:
             with DownloadRun(services) as run:
-                run.take_in(run.collect("publication_year:2024", None, Collected()))
+                run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
                 run.drain(of_run=True)
             export_lake(services)
         with open_lake(config.lake_files()) as con:

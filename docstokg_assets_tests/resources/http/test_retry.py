@@ -220,11 +220,11 @@ def test_a_longer_retry_after_closes_the_host(
         client.ask(PAGE)
     assert first.value.until == pytest.approx(fake_clock.wall() + 3600)
     assert first.value.reason is Reason.RETRY_AFTER
-    for asker in (client, polite(through=sandbox, clock=fake_clock, hosts=catalog)):  # this process, and another one
+    for driver in (client, polite(through=sandbox, clock=fake_clock, hosts=catalog)):  # this process, and another one
         with pytest.raises(HostClosed) as later:
-            asker.ask(Request(f"https://{HOST}/other", Role.ARTIFACT))
+            driver.ask(Request(f"https://{HOST}/other", Role.ARTIFACT))
         assert later.value.until == pytest.approx(fake_clock.wall() + 3600, abs=0.01)
-        assert asker.told("status", "reason")[-1] == (Status.SKIPPED, Reason.RETRY_AFTER)
+        assert driver.told("status", "reason")[-1] == (Status.SKIPPED, Reason.RETRY_AFTER)
     assert len(sandbox.arrivals(HOST)) == 1
     assert client.ask(Request("https://www.gatehouse.example/", Role.LANDING)).ok  # other hosts are open
 

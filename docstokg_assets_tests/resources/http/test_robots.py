@@ -16,7 +16,7 @@ from resources.clock import SystemClock
 from resources.http import hosts
 from resources.http.errors import HostClosed, Interrupted, RobotsRefused, RobotsUnavailable
 from resources.http.exchange import Pause, Send
-from resources.http.hosts import MAX_ROBOTS_BYTES, UNAVAILABLE_FOR_S, HostBook, Rules
+from resources.http.hosts import MAX_ROBOTS_BYTES, UNAVAILABLE_FOR_S, HostStateCache, Rules
 from resources.http.messages import Request, Role
 from resources.records import Reason, Status
 
@@ -264,7 +264,7 @@ def test_rules_of_very_many_hosts_are_obeyed_without_being_held_in_memory(
 ) -> None:
     """Parsed, the largest robots.txt that is read takes eleven megabytes."""
     monkeypatch.setattr(hosts, "_MOST_LETTERS", 5_000)
-    book = HostBook(catalog, SystemClock(), 86_400)
+    book = HostStateCache(catalog, SystemClock(), 86_400)
     for number in range(20):
         book.save_rules(f"{number}.example", 200, "User-agent: *\nDisallow: /private\n" + "# a long story\n" * 60)
     read, robots = list[str](), Catalog.robots

@@ -86,8 +86,8 @@ def test_only_drivers_that_ask_the_limiter_use_the_wire() -> None:
         }
 
     assert users("wire.send", "Wire") == {"resources/http/client.py"}
-    assert users("client.send") == {"docstokg_assets/dispatcher.py"}
-    for path in ("resources/http/client.py", "docstokg_assets/dispatcher.py"):
+    assert users("client.send") == {"docstokg_assets/engine/dispatcher.py"}
+    for path in ("resources/http/client.py", "docstokg_assets/engine/dispatcher.py"):
         assert "limiter.enter(" in ast.unparse(trees[path])
 
 

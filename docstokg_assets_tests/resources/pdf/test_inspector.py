@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from docstokg_assets_tests.pdfs import BOMBS, form_of_words, page_tree_in_a_circle, paper
+from docstokg_assets_tests.support.pdfs import BOMBS, form_of_words, page_tree_in_a_circle, paper
 from resources.pdf import PdfInspector
 from resources.pdf.inspector import MEMORY_BYTES
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyrate_limiter import InMemoryStateStore, StateStore
 
-from docstokg_assets_tests.polite import FakeClock
+from docstokg_assets_tests.support.polite import FakeClock
 from resources.rate_limit.announced import Announced, Window, limits_from_headers
 from resources.rate_limit.limiter import Limiter
 from resources.rate_limit.settings import RateLimitSettings

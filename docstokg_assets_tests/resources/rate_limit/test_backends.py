@@ -24,7 +24,7 @@ import psycopg
 import pytest
 from redis import Redis
 
-from docstokg_assets_tests.servers import Postgres, Valkey
+from docstokg_assets_tests.support.servers import Postgres, Valkey
 from resources.rate_limit.limiter import Allowance, Limiter
 from resources.rate_limit.postgres_limits import PostgresLimits
 from resources.rate_limit.settings import Rate, RateLimitSettings

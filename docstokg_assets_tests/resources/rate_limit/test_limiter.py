@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstokg_assets_tests.polite import FakeClock
+from docstokg_assets_tests.support.polite import FakeClock
 from resources.catalog.catalog import Catalog
 from resources.rate_limit.limiter import Allowance, Limiter, bucket
 from resources.rate_limit.settings import Rate, RateLimitSettings

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import load_config
-from docstokg_assets.orchestrator import DownloadRun, Services, open_services
-from docstokg_assets.works import Location, Work
+from docstokg_assets.domain.works import Location, Work
+from docstokg_assets.runs.run import DownloadRun, Services, open_services
 from resources.clock import SystemClock
 from resources.http.attempts import AttemptLog
 from resources.http.errors import HostClosed
@@ -104,7 +104,7 @@ def test_the_dispatcher_slows_down_when_it_is_told_to(services: Services, web: W
             )
             for n in range(1, 6)
         ]
-        run.take_in(works)
+        run.store_and_enqueue(works)
         result = run.drain(of_run=True, deadline_s=20)
     assert result.saved == 5
     times = web.arrivals[1:]

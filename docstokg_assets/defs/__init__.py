@@ -1,0 +1,1 @@
+"""All that is Dagster: assets, checks, jobs, sensors and partitions."""

@@ -1,0 +1,187 @@
+"""`downloaded_artifacts`: one pass over the due works of a year. The dispatcher's threads do the work; this says how it went."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from docstokg_assets.defs import metadata as shown
+from docstokg_assets.defs.assets.resolver_plans import resolver_plans
+from docstokg_assets.defs.partitions import newest_year, years
+from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of
+from docstokg_assets.engine.dispatcher import PassResult
+from docstokg_assets.engine.progress import Progress, waiting_text
+from docstokg_assets.runs.resume import Extent, Selection, force
+from docstokg_assets.runs.run import DownloadRun, Services
+from resources.catalog.catalog import Catalog
+from resources.catalog.queue import Years
+from resources.dagster_resources import (
+    ArtifactStoreResource,
+    CatalogResource,
+    HttpClientResource,
+    RateLimiterResource,
+)
+from resources.records import Classification
+
+_LINE_EVERY_S = 10.0
+_DEADLINE_S = 6 * 3600.0  # well before Dagster's own limit, so that what was done is exported and measured
+
+
+class PassConfig(dg.Config):
+    deadline_s: float | None = Field(
+        None, gt=0, description="seconds after which the pass ends; the rest waits for the next one"
+    )
+    max_works: int | None = Field(None, gt=0, description="most works to take up in this pass")
+    force: bool = Field(False, description="try the works of the year without a full text again from the start")
+
+
+@dg.asset(
+    deps=[resolver_plans],
+    partitions_def=years,
+    group_name="content_download",
+    kinds={"python", "sqlite"},
+    owners=["team:content-download"],
+    code_version="1",
+    pool="downloads",
+)
+def downloaded_artifacts(
+    context: dg.AssetExecutionContext,
+    config: PassConfig,
+    catalog: CatalogResource,
+    artifact_store: ArtifactStoreResource,
+    rate_limiter: RateLimiterResource,
+    http_client: HttpClientResource,
+) -> dg.MaterializeResult[None]:
+    """The full texts: PDF or XML, else HTML, under the data root, named after year and title.
+
+    Drains what is due, and what comes due, until nothing is left or its deadline has come (six hours unless set). Works
+    that still wait for a slow host are then parked, and the pass succeeds all the same: run it again and it goes on from
+    there. What is finished is never fetched twice. Ending the run loses nothing. The newest year also takes the works of which
+    no year is known.
+    """
+    year = year_of(context)
+    with handle_step_errors(context), services(catalog, artifact_store, rate_limiter, http_client) as opened:
+        of = (year, 0) if year == newest_year() else year
+        result, folder = one_pass(context, config, opened, year, of)
+        metadata = {**_this_pass(result), **_the_year(opened.catalog, of), "run folder": shown.place(folder)}
+        return dg.MaterializeResult(metadata={**metadata, "files": dg.MetadataValue.path(opened.store.place())})
+
+
+def one_pass(
+    context: Step,
+    config: PassConfig,
+    opened: Services,
+    year: int | None,
+    of: Years | None,
+) -> tuple[PassResult, Path]:
+    """Drain the due works `of` some years, or of all, and tell the log and the catalog how it goes, in the name of `year`. Also
+    where the run's folder is."""
+    stop = threading.Event()
+    if config.force:
+        context.log.info(f"{_reopen(opened.catalog, of)} works without full text are tried again.")
+    watch = _Watch(context, opened.catalog, year, of)
+    run = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, stop=stop)
+    with graceful_stop(stop), run:
+        deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
+        result = run.drain(year=of, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
+    counts = opened.catalog.queue_counts(of)
+    context.log.info(
+        f"The pass ended ({result.ended}): {result.finished - result.to_retry} works finished, {_with_full_text(result)} "
+        f"with full text; {counts.done} of {counts.total} are finished, {counts.parked + counts.retry} waiting."
+    )
+    return result, run.folder
+
+
+def _reopen(catalog: Catalog, of: Years | None) -> int:
+    return force(catalog, Extent(year=of), Selection({"status": frozenset({"failed"})}))
+
+
+class _Watch:
+    """Tells the catalog where the pass is, and the log now and then: a run of a million works has a few hundred lines."""
+
+    def __init__(
+        self,
+        context: Step,
+        catalog: Catalog,
+        year: int | None,
+        of: Years | None,
+    ) -> None:
+        self._context, self._catalog, self._year = context, catalog, year
+        counts = catalog.queue_counts(of)
+        self._total, self._done_before, self._saved_before = counts.total, counts.done, _saved(catalog, of)
+        self._began = self._last_line = time.monotonic()
+
+    def see(self, progress: Progress) -> None:
+        now = time.monotonic()
+        speed = progress.finished / max(now - self._began, 0.001)
+        state = {
+            "phase": "downloading",
+            "year": self._year,
+            "total": self._total,
+            "finished": self._done_before + progress.finished,
+            "saved": self._saved_before + progress.saved,
+            "later": progress.later,
+            "open": progress.open,
+            "hosts": list(progress.active_hosts),
+            "waiting": [asdict(waiting) for waiting in progress.waiting],
+            "works_per_s": round(speed, 2),
+        }
+        self._catalog.report_progress(self._context.run.run_id, state)
+        if now - self._last_line >= _LINE_EVERY_S:
+            self._last_line = now
+            waiting = waiting_text(progress.waiting, most=3)
+            self._context.log.info(
+                f"{state['finished']} of {self._total} works finished, {state['saved']} with full text, "
+                f"{progress.later} waiting, {speed:.1f} works/s" + (f"; waiting for {waiting}" if waiting else "")
+            )
+
+
+def _this_pass(result: PassResult) -> Mapping[str, Any]:
+    return {
+        "ended": result.ended,
+        "finished in this pass": result.finished - result.to_retry,
+        "with full text in this pass": _with_full_text(result),
+        "waiting after this pass": result.parked + result.to_retry,
+        "requests": result.requests,
+        "bytes": result.bytes,
+        "seconds": round(result.elapsed_s, 1),
+        "works per second": round((result.finished - result.to_retry) / result.elapsed_s, 2)
+        if result.elapsed_s
+        else 0.0,
+    }
+
+
+def _with_full_text(result: PassResult) -> int:
+    return result.saved - result.html_only
+
+
+def _the_year(catalog: Catalog, year: Years) -> Mapping[str, Any]:
+    """Where the year stands, whichever passes brought it there."""
+    counts, due = catalog.queue_counts(year), catalog.next_due(year)
+    waiting = {"host": "string", "works": "int", "from": "string", "until": "string", "why": "string"}
+    known: dict[str, Any] = {
+        "dagster/row_count": _saved(catalog, year),
+        "works": counts.total,
+        "finished": counts.done,
+        "waiting": counts.parked + counts.retry,
+        "still to do": counts.queued_due,
+        "coverage": round(counts.done / counts.total, 4) if counts.total else 0.0,
+        "how works ended": shown.outcome_table(catalog.outcome_counts(year)),
+        "waiting for": shown.table(
+            waiting,
+            [
+                (p.group, p.count, shown.moment(p.earliest), shown.moment(p.latest), p.reason)
+                for p in catalog.parked(year)
+            ],
+        ),
+    }
+    return known if due is None else {**known, "next works come due": dg.MetadataValue.timestamp(due)}
+
+
+def _saved(catalog: Catalog, year: Years | None) -> int:
+    return sum(o.count for o in catalog.outcome_counts(year) if o.classification is Classification.SUCCESS)

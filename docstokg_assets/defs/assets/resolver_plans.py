@@ -1,0 +1,78 @@
+"""`resolver_plans`: which copies of each work of a year will be tried, in which order. Plans are made in `plans.py`."""
+
+from datetime import UTC, datetime
+from itertools import chain
+
+import dagster as dg
+
+from docstokg_assets.defs import metadata as shown
+from docstokg_assets.defs.assets.openalex_works import openalex_works
+from docstokg_assets.defs.partitions import newest_year, years
+from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of
+from docstokg_assets.lake.reader import works_of_year
+from docstokg_assets.lake.views import open_lake
+from docstokg_assets.lake.writer import LakeWriter
+from docstokg_assets.runs.run import open_snapshot, resolvers_of
+from docstokg_assets.sources.deletions import DeletionCounts, deleted_of_years, without_deleted
+from docstokg_assets.sources.listing import plan_works
+from resources.dagster_resources import CatalogResource
+
+_FIRST_HOSTS = """
+SELECT coalesce(host, 'none'), resolver, count(*) FROM plans WHERE year = {year:d} AND position = 0
+GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 20
+"""
+
+
+@dg.asset(
+    deps=[openalex_works],
+    partitions_def=years,
+    group_name="content_download",
+    kinds={"python", "parquet", "sqlite"},
+    owners=["team:content-download"],
+    code_version="2",
+    metadata=shown.columns("resolver_plans"),
+)
+def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
+    """How each work will be looked for: its known copies in the order of trying, and the providers that must be asked.
+
+    Planning asks no provider. The plans are Parquet under `lake/plans` for people; the queue in the catalog holds a row for
+    each work. A work whose plan changed is opened again, unless its full text is there already. Works without a known year
+    are planned and downloaded with the newest one. Works that a snapshot names as deleted, in a list that is read each time
+    from where the snapshot is, are not looked for; their files stay.
+    """
+    year = year_of(context)
+    of = (year, 0) if year == newest_year() else (year,)
+    with handle_step_errors(context):
+        config = configuration(catalog)
+        lake = config.lake_files()
+        with catalog.open(config.data_root) as opened:
+            opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
+            snapshot = open_snapshot(config) if config.openalex.source == "snapshot" else None
+            deleted, ended = deleted_of_years(snapshot, lake, opened, of), DeletionCounts()
+            listed = chain.from_iterable(works_of_year(lake, each) for each in of)
+            works = without_deleted(listed, deleted, opened, ended)
+            planned = plan_works(
+                works, resolvers_of(config), config.rate_limit, opened, LakeWriter(lake), datetime.now(UTC)
+            )
+        if not planned.works and not ended.works:
+            context.log.warning(
+                f"No works of {year} are in the lake. Materialise openalex_works first, or widen the filter."
+            )
+        with open_lake(lake) as views:
+            first_hosts = views.execute(_FIRST_HOSTS.format(year=year)).fetchall()
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": planned.steps,
+            "works": planned.works,
+            "new": planned.new,
+            "opened again": planned.reopened,
+            "unchanged": planned.unchanged,
+            "steps": planned.steps,
+            "providers to ask": planned.deferred,
+            "without a known copy": planned.without_candidate,
+            "deleted at OpenAlex": ended.works,
+            "deleted there, kept here": ended.kept,
+            "asked first": shown.table({"host": "string", "resolver": "string", "works": "int"}, first_hosts),
+            "folder": shown.place(f"{lake.place}/plans/year={year}"),
+        }
+    )

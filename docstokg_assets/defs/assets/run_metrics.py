@@ -1,0 +1,60 @@
+"""`run_metrics`: the indicators of a year and the report on it. Measured by `telemetry.metrics`, worded by `telemetry.report`."""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from docstokg_assets.defs import metadata as shown
+from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
+from docstokg_assets.defs.partitions import years
+from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of
+from docstokg_assets.lake.writer import LakeWriter
+from docstokg_assets.reporting.metrics import Scope, metric_rows
+from docstokg_assets.reporting.plot import as_markdown
+from docstokg_assets.reporting.report import build_report, headline, tables, to_markdown
+from resources.dagster_resources import CatalogResource
+from resources.whole_file import whole_file
+
+
+@dg.asset(
+    deps=[manifest_parquet],
+    partitions_def=years,
+    group_name="content_download",
+    kinds={"python", "duckdb", "parquet"},
+    owners=["team:content-download"],
+    code_version="1",
+    metadata=shown.columns("run_metrics"),
+    # A nightly delta that no longer comes is seen here, and nowhere else.
+    freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=72), warn_window=timedelta(hours=36)),
+)
+def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
+    """How well it went: yield, speed, politeness and soundness of the year, against their objectives.
+
+    Measured with DuckDB over the manifest, kept under `lake/metrics` with the time of measuring, and written out as a report
+    to read. The objectives are checks of this asset.
+    """
+    year, now = year_of(context), datetime.now(UTC)
+    with handle_step_errors(context):
+        config = configuration(catalog)
+        root, lake = config.data_root, config.lake_files()
+        with catalog.open(root) as opened:
+            opened.report_progress(context.run.run_id, {"year": year, "phase": "measuring"})
+            report = build_report(lake, root, Scope(year), opened, now, config.artifact_root)
+        LakeWriter(lake).append("metrics", metric_rows(report.slis, now))
+    text, path = to_markdown(report), root / "reports" / f"{year}.md"
+    with whole_file(path) as temp:
+        temp.write_text(text, encoding="utf-8")
+    context.log.info(headline(report))
+    numbers = {name: round(value, 4) for name, value in report.slis.values().items() if value is not None}
+    shown_tables = {table.title: shown.text_table(table.columns, table.rows) for table in tables(report)}
+    return dg.MaterializeResult(
+        metadata={
+            "in a sentence": headline(report),
+            "in a picture": dg.MetadataValue.md(as_markdown(report.slis)),
+            "report": dg.MetadataValue.md(text),
+            **shown_tables,
+            **numbers,
+            "report file": shown.place(path),
+            "run folder": shown.place(root / context.run.run_id),
+        }
+    )

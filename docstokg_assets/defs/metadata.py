@@ -1,0 +1,89 @@
+"""How facts become Dagster metadata: tables, times, paths. Leaves which facts are shown to the assets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+
+from docstokg_assets.lake.columns import COMES_FROM, MEANING, YEAR
+from docstokg_assets.lake.writer import SCHEMAS
+from docstokg_assets.reporting.reasons import REASON_TEXT
+from resources.catalog.rows import OutcomeCount
+from resources.records import ENDINGS, Reason
+
+Cell = str | int | float | bool | None
+
+_TABLES_OF = {
+    "openalex_works": ("works",),
+    "resolver_plans": ("plans",),
+    "manifest_parquet": ("attempts", "outcomes"),
+    "run_metrics": ("metrics",),
+}
+_ASSET_OF = {table: asset for asset, tables in _TABLES_OF.items() for table in tables}
+
+
+def table(columns: Mapping[str, str], rows: Iterable[Sequence[Cell]]) -> dg.TableMetadataValue:
+    """`columns`: name → Dagster's name of its type. An empty table is one too."""
+    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
+    return dg.MetadataValue.table([dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows], schema)
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dg.TableMetadataValue:
+    """Of cells that are already made for reading; a column without a heading gets a blank one."""
+    return table({name or " " * (place + 1): "string" for place, name in enumerate(columns)}, rows)
+
+
+def columns(asset: str) -> dict[str, dg.TableSchema | dg.TableColumnLineage]:
+    """The columns of an asset's tables in the lake, and where they come from, under the keys that Dagster knows."""
+    tables = _TABLES_OF[asset]
+    schema = [
+        dg.TableColumn(_column(f"{table}.{name}"), kind, meaning)
+        for table in tables
+        for name, kind, meaning in (
+            ("year", "int16", YEAR),
+            *((field.name, str(field.type), MEANING[table][field.name]) for field in SCHEMAS[table]),
+        )
+    ]
+    deps = {
+        _column(column): [dg.TableColumnDep(dg.AssetKey(_ASSET_OF[_table(each)]), _column(each)) for each in origins]
+        for column, origins in COMES_FROM.items()
+        if _table(column) in tables
+    }
+    found: dict[str, dg.TableSchema | dg.TableColumnLineage] = {"dagster/column_schema": dg.TableSchema(schema)}
+    return {**found, "dagster/column_lineage": dg.TableColumnLineage(deps)} if deps else found
+
+
+def _table(column: str) -> str:
+    return column.partition(".")[0]
+
+
+def _column(column: str) -> str:
+    """As the UI shows it: with its table only where the asset has several."""
+    table, _, name = column.partition(".")
+    return name if _TABLES_OF[_ASSET_OF[table]] == (table,) else column
+
+
+def place(path: Path | str) -> dg.MetadataValue[str | None]:
+    """`path`: text where it may be in a bucket."""
+    return dg.MetadataValue.path(path if isinstance(path, str) else str(path.resolve()))
+
+
+def outcome_table(outcomes: Iterable[OutcomeCount]) -> dg.TableMetadataValue:
+    """How works ended, with what it means and what helps."""
+    works: dict[Reason, int] = {}
+    for outcome in outcomes:
+        works[outcome.reason] = works.get(outcome.reason, 0) + outcome.count
+    return table(
+        {"works": "int", "reason": "string", "in words": "string", "ends": "string", "what to do": "string"},
+        [
+            (count, str(reason), REASON_TEXT[reason].meaning, str(ENDINGS[reason]), REASON_TEXT[reason].remedy)
+            for reason, count in sorted(works.items(), key=lambda item: -item[1])
+        ],
+    )
+
+
+def moment(epoch: float) -> str:
+    return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,211 @@
+"""What starts runs by itself, and what is left when one fails. Finds out what is to do; how it is done is the jobs' business.
+
+Every evaluation says in its tick what it did and why. Evaluating twice requests nothing twice: run keys name the occasion.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import asdict, dataclass
+
+import dagster as dg
+
+from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.defs.jobs import collect_year, continue_year, drain
+from docstokg_assets.defs.partitions import years
+from docstokg_assets.defs.steps import configuration, services, translate_step_errors
+from docstokg_assets.runs.run import DownloadRun, Services, open_snapshot, with_types
+from docstokg_assets.sources import SourceError
+from docstokg_assets.sources.delta import Delta, find_delta
+from resources.dagster_resources import (
+    ArtifactStoreResource,
+    CatalogResource,
+    HttpClientResource,
+    RateLimiterResource,
+)
+from resources.whole_file import whole_file
+
+_ACTIVE = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+@dataclass(frozen=True)
+class _Night:
+    """The sensor's cursor: the last day that was looked at, and until when (epoch seconds) OpenAlex is not to be asked."""
+
+    looked: str | None = None
+    ask_from: float = 0.0
+
+    @classmethod
+    def read(cls, cursor: str | None) -> _Night:
+        return cls(**json.loads(cursor)) if cursor else cls()
+
+
+@dg.sensor(job=collect_year, minimum_interval_seconds=600)
+def nightly_delta(
+    context: dg.SensorEvaluationContext,
+    catalog: CatalogResource,
+    artifact_store: ArtifactStoreResource,
+    rate_limiter: RateLimiterResource,
+    http_client: HttpClientResource,
+) -> dg.SensorResult:
+    """Once a night, from the hour `openalex.nightly_hour` (UTC) on: which years have works that are new or changed since the last
+    night? Asks OpenAlex once or twice, and requests a run of each of these years, for what changed alone."""
+    now = _now()
+    night, today = _Night.read(context.cursor), now.date()
+    with translate_step_errors():
+        config = configuration(catalog)
+        if now.hour < config.openalex.nightly_hour or night.looked == str(today):
+            return _nothing(f"looked last on {night.looked}; looks again from {config.openalex.nightly_hour}:00 UTC")
+        if now.timestamp() < night.ask_from:
+            return _nothing(
+                f"OpenAlex is not asked before {dt.datetime.fromtimestamp(night.ask_from, dt.UTC):%H:%M} UTC"
+            )
+        since = dt.date.fromisoformat(night.looked) if night.looked else today - dt.timedelta(days=1)
+        if config.openalex.source == "snapshot":
+            return _of_snapshot(config, today)
+        if config.openalex.source != "api" or not config.openalex.filter:
+            return _nothing(
+                "there is nothing to ask OpenAlex for: openalex.source is not api, or openalex.filter is not set"
+            )
+        try:
+            with services(catalog, artifact_store, rate_limiter, http_client) as opened:
+                delta = _ask(opened, since, today)
+        except SourceError as error:
+            later = _Night(night.looked, error.retry_at or 0.0)
+            return dg.SensorResult(skip_reason=str(error), cursor=json.dumps(asdict(later)))
+    return _of_delta(context, delta, today)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def _ask(opened: Services, since: dt.date, today: dt.date) -> Delta:
+    openalex = opened.config.openalex
+    with DownloadRun(opened, f"nightly-{today}", kind="sensor", scope={"since": str(since)}, dry_run=True) as run:
+        has_key = openalex.api_key is not None
+        delta = run.driver().ask(
+            find_delta(run.openalex(), with_types(opened.config, openalex.filter), since, has_key=has_key)
+        )
+        opened.catalog.finish_run(run.run_id, {"years": delta.works, "said": delta.said})
+        return delta
+
+
+def _of_delta(context: dg.SensorEvaluationContext, delta: Delta, today: dt.date) -> dg.SensorResult:
+    known = set(years.get_partition_keys())
+    changed = {year: works for year, works in sorted(delta.works.items(), reverse=True) if str(year) in known}
+    context.log.info(delta.said)
+    only = {f"{delta.way}_since": str(delta.since)}
+    requests = [
+        dg.RunRequest(
+            run_key=f"{year} {delta.way} {delta.since} {today}",
+            partition_key=str(year),
+            run_config={"ops": {"openalex_works": {"config": only}}},
+            tags={"content_download/changed": f"{works} works {delta.way} since {delta.since}"},
+        )
+        for year, works in changed.items()
+    ]
+    said = None if requests else f"no works in the years that have a partition; {delta.said}"
+    return dg.SensorResult(run_requests=requests, skip_reason=said, cursor=_looked(today))
+
+
+def _of_snapshot(config: ContentDownloadConfig, today: dt.date) -> dg.SensorResult:
+    """A snapshot's folders go by the day of update and do not tell their years. Each run reads only the folders that its year
+    has not seen, so all years are requested, once for each new folder."""
+    newest = max((part.updated for part in open_snapshot(config).parts()), default=None)
+    if newest is None:
+        return dg.SensorResult(skip_reason="the snapshot's manifest names no files", cursor=_looked(today))
+    requests = [
+        dg.RunRequest(run_key=f"{year} snapshot {newest}", partition_key=year)
+        for year in reversed(years.get_partition_keys())
+    ]
+    return dg.SensorResult(run_requests=requests, cursor=_looked(today))
+
+
+def _looked(day: dt.date) -> str:
+    return json.dumps(asdict(_Night(str(day))))
+
+
+def _nothing(why: str) -> dg.SensorResult:
+    return dg.SensorResult(skip_reason=why)
+
+
+@dg.sensor(jobs=[continue_year, drain], minimum_interval_seconds=300)
+def works_due(context: dg.SensorEvaluationContext, catalog: CatalogResource) -> dg.SensorResult:
+    """Works that had to wait for a slow host, or are to be tried again, have come due: requests the next pass over their year.
+
+    A year that is being worked on is left alone; so is one for which a pass was requested this hour for the same works.
+    """
+    with translate_step_errors():
+        config = configuration(catalog)
+        with catalog.open(config.data_root) as opened:
+            due, hour = opened.due_by_year(), int(opened.now() // 3600)
+    known, requests, left = set(years.get_partition_keys()), list[dg.RunRequest](), list[str]()
+    for row in due:
+        year = str(row.year) if str(row.year) in known else None
+        if _is_active(context.instance, year):
+            left.append(f"{year or drain.name} is under way")
+            continue
+        tags = {"content_download/due": f"{row.works} works"}
+        key = f"{row.year} {row.since:.0f} {hour}"
+        if year is not None:
+            requests.append(dg.RunRequest(key, job_name=continue_year.name, partition_key=year, tags=tags))
+        else:
+            only = {"ops": {"drain_queue": {"config": {"year": row.year or 0}}}}
+            requests.append(dg.RunRequest(key, job_name=drain.name, run_config=only, tags=tags))
+    why = "; ".join(left) or "no work is due"
+    return dg.SensorResult(run_requests=requests, skip_reason=None if requests else why)
+
+
+def _is_active(instance: dg.DagsterInstance, year: str | None) -> bool:
+    of = dg.RunsFilter(
+        statuses=_ACTIVE, tags={"dagster/partition": year} if year else {}, job_name=None if year else drain.name
+    )
+    return instance.get_runs_count(of) > 0
+
+
+@dg.run_failure_sensor(default_status=dg.DefaultSensorStatus.RUNNING)
+def failure_summary(context: dg.RunFailureSensorContext, catalog: CatalogResource) -> None:
+    """Leaves a page about a run that failed under `reports/failures` of the data root, and a line in the log."""
+    with translate_step_errors():
+        root = configuration(catalog).data_root
+    run = context.dagster_run
+    path = root / "reports" / "failures" / f"{run.run_id}.md"
+    causes = [(event.step_key or "", _cause(event)) for event in context.get_step_failure_events()]
+    text = _summary(run, causes or [("the run itself", context.failure_event.message or "no message")])
+    with whole_file(path) as temp:
+        temp.write_text(text, encoding="utf-8")
+    context.log.error(f"{_title(run)}: {causes[0][1] if causes else context.failure_event.message}; see {path}")
+
+
+def _cause(event: dg.DagsterEvent) -> str:
+    """What the step itself said, when it was a failure in plain words; else the innermost error."""
+    data = event.step_failure_data
+    if data.user_failure_data and data.user_failure_data.description:
+        return data.user_failure_data.description
+    error = data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return error.message.strip() if error is not None else event.message or "no message"
+
+
+def _title(run: dg.DagsterRun) -> str:
+    year = run.tags.get("dagster/partition")
+    return f"Run {run.run_id[:8]} of {run.job_name}" + (f" for {year}" if year else "") + " failed"
+
+
+def _summary(run: dg.DagsterRun, causes: list[tuple[str, str]]) -> str:
+    year = run.tags.get("dagster/partition")
+    steps = "\n".join(f"- **{step}**: {cause}" for step, cause in causes)
+    again = f"make materialize YEAR={year}" if year else "launch the same job again"
+    return (
+        f"# {_title(run)}\n\n{_now():%Y-%m-%d %H:%M} UTC, run `{run.run_id}`.\n\n{steps}\n\n"
+        f"What was done before is kept. When the cause is mended: `{again}`, or re-execute the run in the UI.\n"
+    )

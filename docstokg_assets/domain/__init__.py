@@ -1,0 +1,1 @@
+"""Rules about scholarly works. Pure: no network, no files, no databases."""

@@ -1,0 +1,173 @@
+"""Plans: which copies of a work will be tried, in which order, and who must still be asked. Pure: no network here.
+
+A plan is made from the work and the resolvers alone, so it can be shown, stored and hashed. What is learnt on the way
+(new candidates, failed ones) is the pipeline's `SearchState`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Protocol
+
+import orjson
+
+from docstokg_assets.domain.works import Work
+from resources.http.canonical import canonical_url, host_of
+
+log = logging.getLogger(__name__)
+
+
+class Tier(StrEnum):
+    """In the order in which they are tried."""
+
+    order: int
+
+    def __new__(cls, name: str) -> Tier:
+        tier = str.__new__(cls, name)
+        tier._value_, tier.order = name, len(cls.__members__)
+        return tier
+
+    DIRECT_OA = "direct_oa"
+    DOI_REDIRECT = "doi_redirect"
+    LANDING_SCRAPE = "landing_scrape"
+    WAYBACK = "wayback"
+
+
+class Target(StrEnum):
+    """What is expected behind a candidate's URL."""
+
+    PDF = "pdf"
+    XML = "xml"
+    HTML = "html"
+    LANDING = "landing"
+
+
+@lru_cache(2_048)  # asked for a dozen times while a work is planned or looked for
+def url_key(url: str) -> str:
+    """By which a URL is known in the search for one work. http and https are one: the former is asked as the latter."""
+    return canonical_url(url).replace("http://", "https://", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A URL worth asking. `rank` orders candidates inside a tier: lower is more promising."""
+
+    url: str
+    resolver: str
+    tier: Tier
+    target: Target = Target.PDF
+    rank: int = 50
+    referer: str | None = None
+    version: str | None = None
+    license: str | None = None
+    checksum: str | None = None  # `md5:<hex>`, `sha1:…` or `sha256:…`, where whoever names the copy says so
+    hop: int = 0  # landing pages that lie between the plan and this URL
+    captured_from: str | None = None  # the address that an archive saw what it has here at
+    instead_of: str | None = None  # a URL that leads to this one, and so need not be asked
+    guessed: bool = False  # nobody named it: when it fails, nothing was lost
+
+    @property
+    def key(self) -> str:
+        return url_key(self.url)
+
+    @property
+    def host(self) -> str:
+        return host_of(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """Either a candidate, or a resolver that must be asked first (`deferred`, then `candidate` is None)."""
+
+    tier: Tier
+    resolver: str
+    rank: int
+    candidate: Candidate | None = None
+    asks_host: str | None = None
+
+    @property
+    def deferred(self) -> bool:
+        return self.candidate is None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`hash` changes when there is something new to try; then a work without success is opened again."""
+
+    work_id: str
+    steps: tuple[PlanStep, ...]
+    hash: str
+
+
+DELETED_PLAN = (
+    "deleted"  # stands for the hash of a work that is not to be looked for: no plan has it, not even one without steps
+)
+
+
+class Planner(Protocol):
+    """What a plan needs of a resolver; `docstokg_assets.resolvers.registry.Resolver` has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tier(self) -> Tier: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def api_host(self) -> str | None: ...
+    def applies(self, work: Work) -> bool: ...
+    def ask_tier(self, work: Work) -> Tier: ...
+    def candidates(self, work: Work) -> Sequence[Candidate]: ...
+
+
+def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
+    """Candidates in tier order and by rank, each URL once; resolvers that must ask stand where they will be asked."""
+    steps: list[PlanStep] = []
+    for resolver in resolvers:
+        try:
+            if resolver.applies(work):
+                steps += _steps_of(resolver, work)
+        except Exception:  # it costs neither the work nor the other resolvers
+            log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
+    steps.sort(key=lambda step: (step.tier.order, step.rank))
+    unique: dict[str, PlanStep] = {}
+    for step in steps:
+        unique.setdefault(step.candidate.key if step.candidate else f"deferred {step.resolver}", step)
+    rows = [[step.tier, step.resolver, key if step.candidate else None] for key, step in unique.items()]
+    digest = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
+    return Plan(work.work_id, tuple(unique.values()), digest)
+
+
+def _steps_of(resolver: Planner, work: Work) -> list[PlanStep]:
+    steps = [PlanStep(c.tier, c.resolver, c.rank, c) for c in resolver.candidates(work)]
+    if resolver.api_host is not None:
+        asked = PlanStep(resolver.ask_tier(work), resolver.name, resolver.rank, asks_host=resolver.api_host)
+        steps.insert(0, asked)
+    return steps
+
+
+def plan_columns(plans: Iterable[tuple[Work, Plan]], planned_at: datetime) -> dict[str, list[Any]]:
+    """One row a step, for Parquet and for people, as columns: a year has millions of them."""
+    rows = [(work, plan, place, step) for work, plan in plans for place, step in enumerate(plan.steps)]
+    candidates = [step.candidate for *_, step in rows]
+    return {
+        "work_id": [work.work_id for work, *_ in rows],
+        "year": [work.year for work, *_ in rows],
+        "position": [place for _, _, place, _ in rows],
+        "tier": [step.tier.value for *_, step in rows],
+        "resolver": [step.resolver for *_, step in rows],
+        "deferred": [step.deferred for *_, step in rows],
+        "url": [c.url if c else None for c in candidates],
+        "host": [c.host if c else step.asks_host for c, (*_, step) in zip(candidates, rows, strict=True)],
+        "target": [c.target.value if c else None for c in candidates],
+        "version": [c.version if c else None for c in candidates],
+        "license": [c.license if c else None for c in candidates],
+        "plan_hash": [plan.hash for _, plan, *_ in rows],
+        "planned_at": [planned_at] * len(rows),
+    }

@@ -1,0 +1,219 @@
+"""The work: one scholarly record as the rest of the house knows it, and how an OpenAlex record becomes one. No I/O.
+
+Identifiers are normalised in `identifiers.py`; what may be fetched is decided in `plans.py` and the resolvers.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+from docstokg_assets.domain.identifiers import (
+    arxiv_without_version,
+    normalize_arxiv,
+    normalize_doi,
+    normalize_openalex_id,
+    normalize_pmcid,
+    normalize_pmid,
+    normalize_url,
+)
+from docstokg_assets.domain.json_access import items, mapping, text
+from resources.http.redact import without_credentials
+
+MAX_LOCATIONS = 200
+MAX_TITLE_LENGTH = 1000
+# Known tags only, and attributes only with values: `a<b and c>d` is a title too.
+_MARKUP = re.compile(
+    r"(?i)</?(?:(?:jats|mml|m):[a-z-]+|math|m(?:i|n|o|s|row|sub|sup|subsup|frac|sqrt|text|over|under|space|style|table|tr|td)"
+    r"|semantics|annotation|i|b|u|a|p|em|tt|sc|br|sub|sup|inf|span|div|font|strong|italic|bold|title|scp)"
+    r"(?:\s[\w:.-]+\s?=[^<>]*)?\s?/?>"
+)
+_AGENCIES = ("crossref", "datacite")
+_DATE = re.compile(r"([0-9]{4})-[0-9]{2}-[0-9]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One place where OpenAlex knows a copy, or a page about one."""
+
+    landing_url: str | None = None
+    pdf_url: str | None = None
+    is_oa: bool = False
+    version: str | None = None  # publishedVersion | acceptedVersion | submittedVersion
+    license: str | None = None
+    source: str | None = None
+    source_type: str | None = None  # journal | repository | …
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`work_id` is the OpenAlex id (`W…`) when there is one, else a name made from the identifier that was given."""
+
+    work_id: str
+    title: str | None = None
+    year: int | None = None
+    publication_date: str | None = None
+    doi: str | None = None
+    arxiv_id: str | None = None
+    pmid: str | None = None
+    pmcid: str | None = None
+    type: str | None = None
+    language: str | None = None
+    is_oa: bool | None = None
+    oa_status: str | None = None
+    agency: str | None = None  # who registered the DOI: crossref | datacite, where that is known
+    has_content: bool = False  # OpenAlex itself keeps a copy, which it sells
+    locations: tuple[Location, ...] = ()
+    urls: tuple[str, ...] = ()  # given by the user, where the source is a list of URLs
+    updated_date: str | None = None
+    deleted: str | None = None  # the day since which OpenAlex knows it no more; that is final
+
+    @property
+    def has_open_location(self) -> bool:
+        return any(location.is_oa for location in self.locations)
+
+    def to_json(self) -> dict[str, Any]:
+        """Compact and stable: absent values are left out."""
+        given = _given(WORK_FIELDS, _work_values(self))
+        if self.is_oa is False:
+            given["is_oa"] = False
+        if self.locations:
+            given["locations"] = [_given(LOCATION_FIELDS, _location_values(place)) for place in self.locations]
+        return given
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Work:
+        given = dict(raw)
+        given["locations"] = tuple(Location(**loc) for loc in given.get("locations", ()))
+        given["urls"] = tuple(given.get("urls", ()))
+        return cls(**given)
+
+
+WORK_FIELDS = tuple(field.name for field in fields(Work))
+LOCATION_FIELDS = tuple(field.name for field in fields(Location))
+_work_values, _location_values = attrgetter(*WORK_FIELDS), attrgetter(*LOCATION_FIELDS)
+
+
+def _given(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
+    """What is not as absent as None, False or an empty tuple. `asdict` copies deeply, which costs ten times as much."""
+    pairs = zip(names, values, strict=True)
+    return {name: value for name, value in pairs if value is not None and value is not False and value != ()}
+
+
+class UnreadableRecord(ValueError):
+    """A record that cannot become a work; the message is the reason."""
+
+
+def work_from_openalex(record: Any) -> Work:
+    """The work that an OpenAlex record describes. A strange field counts as absent; only a missing id is fatal."""
+    raw = mapping(record)
+    ids = mapping(raw.get("ids"))
+    work_id = normalize_openalex_id(raw.get("id")) or normalize_openalex_id(ids.get("openalex"))
+    if work_id is None:
+        raise UnreadableRecord(f"no OpenAlex work id: {text(repr(raw.get('id') if raw else record), 80)}")
+    doi = normalize_doi(raw.get("doi")) or normalize_doi(ids.get("doi"))
+    open_access = mapping(raw.get("open_access"))
+    is_oa = open_access.get("is_oa")
+    places = list(_raw_locations(raw))
+    date = text(raw.get("publication_date"), 10)
+    return Work(
+        work_id=work_id,
+        title=plain_title(raw.get("title")) or plain_title(raw.get("display_name")),
+        year=_year(raw.get("publication_year"), date),
+        publication_date=date if date and _DATE.fullmatch(date) else None,
+        doi=doi,
+        arxiv_id=normalize_arxiv(ids.get("arxiv")) or normalize_arxiv(doi) or _arxiv_id_among(places),
+        pmid=normalize_pmid(ids.get("pmid")),
+        pmcid=normalize_pmcid(ids.get("pmcid")) or _first(normalize_pmcid(place.get("id")) for place in places),
+        type=text(raw.get("type"), 64),
+        language=text(raw.get("language"), 16),
+        is_oa=is_oa if isinstance(is_oa, bool) else None,
+        oa_status=text(open_access.get("oa_status"), 32),
+        agency=next((name for name in _AGENCIES if name in items(raw.get("indexed_in"))), None),
+        has_content=mapping(raw.get("has_content")).get("pdf") is True,
+        locations=_locations(places),
+        updated_date=text(raw.get("updated_date"), 40),
+    )
+
+
+def plain_title(value: Any) -> str | None:
+    """A title as one line of plain text: entities resolved, HTML and MathML tags taken out, very long ones cut."""
+    if not isinstance(value, str):
+        return None
+    return text(_MARKUP.sub("", html.unescape(value[: 8 * MAX_TITLE_LENGTH])), MAX_TITLE_LENGTH)
+
+
+def kept_url(value: Any) -> str | None:
+    """A URL from a source, as works keep it. Works are written down, so a key in it is left out, like a password."""
+    url = normalize_url(value)
+    return None if url is None else without_credentials(url)
+
+
+def _year(value: Any, date: str | None) -> int | None:
+    for candidate in (value, date[:4] if date and _DATE.fullmatch(date) else None):
+        if (
+            isinstance(candidate, (int, str, float))
+            and not isinstance(candidate, bool)
+            and re.fullmatch(r"[12][0-9]{3}(?:\.0)?", str(candidate))
+        ):
+            return int(float(candidate))
+    return None
+
+
+def _raw_locations(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The best location first. OpenAlex repeats it, and the primary one, in `locations`."""
+    yield mapping(raw.get("best_oa_location"))
+    yield from map(mapping, items(raw.get("locations")))
+    yield mapping(raw.get("primary_location"))
+
+
+def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:
+    """Each place once, the open ones first, at most MAX_LOCATIONS."""
+    found: dict[tuple[str | None, str | None], Location] = {}
+    read: set[tuple[str, str]] = set()
+    for place in places:
+        spelt = (str(place.get("pdf_url")), str(place.get("landing_page_url")))
+        if spelt in read:  # repeated word for word
+            continue
+        read.add(spelt)
+        location = _location(place)
+        if location.pdf_url or location.landing_url:
+            found.setdefault((location.pdf_url, location.landing_url), location)
+    return tuple(sorted(found.values(), key=lambda location: not location.is_oa)[:MAX_LOCATIONS])
+
+
+def _location(place: Mapping[str, Any]) -> Location:
+    source = mapping(place.get("source"))
+    return Location(
+        landing_url=kept_url(place.get("landing_page_url")),
+        pdf_url=kept_url(place.get("pdf_url")),
+        is_oa=place.get("is_oa") is True,
+        version=text(place.get("version"), 32),
+        license=text(place.get("license"), 64),
+        source=text(source.get("display_name")),
+        source_type=text(source.get("type"), 32),
+    )
+
+
+def _arxiv_id_among(places: list[Mapping[str, Any]]) -> str | None:
+    """The newest version is wanted, so a version in a location's address is dropped."""
+    for place in places:
+        ident = place.get("id")
+        names = (
+            ident.removeprefix("pmh:") if isinstance(ident, str) else None,
+            place.get("landing_page_url"),
+            place.get("pdf_url"),
+        )
+        for name in names:
+            # Of a URL or an OAI name only: a bare number in these fields says nothing about arXiv.
+            if isinstance(name, str) and "arxiv" in name.lower() and (found := normalize_arxiv(name)):
+                return arxiv_without_version(found)
+    return None
+
+
+def _first(values: Iterator[str | None]) -> str | None:
+    return next((value for value in values if value), None)

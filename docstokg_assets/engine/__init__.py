@@ -1,0 +1,1 @@
+"""The search for copies, the download, scheduling and recording."""

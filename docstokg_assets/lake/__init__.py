@@ -1,0 +1,1 @@
+"""The Parquet lake: writer, reader, views, export."""

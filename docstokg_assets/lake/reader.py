@@ -1,0 +1,74 @@
+"""Reads works back from the lake as the records they were written from. Which row of a work counts is the view's rule.
+
+The view `works` would hold whole rows of all years to find it. For one year it is enough to look at ids and times first;
+then the rows pass through, and memory does not grow with the lake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from tempfile import TemporaryDirectory
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
+from docstokg_assets.lake.views import every_row, open_lake
+from resources.lake.files import LakeFiles, quoted
+
+_BATCH = 2_000
+_COLUMNS = tuple(name for name in WORK_FIELDS if name != "deleted")  # which is learnt after a record was kept
+_MEMORY, _THREADS = "300MB", 2
+_REPEATED = """
+CREATE TEMP TABLE repeated AS SELECT work_id, max(fetched_at) AS latest FROM every_work
+WHERE work_id IN (SELECT work_id FROM every_work WHERE {of_year}) GROUP BY work_id HAVING count(*) > 1
+"""
+_AT_ONE_TIME = """
+SELECT DISTINCT work_id FROM every_work WHERE {of_year} AND work_id IN (SELECT work_id FROM repeated)
+GROUP BY work_id, fetched_at HAVING count(*) > 1
+"""
+_LATEST = """
+SELECT {columns} FROM every_work ANTI JOIN repeated
+ON every_work.work_id = repeated.work_id AND every_work.fetched_at < repeated.latest WHERE {of_year}
+"""
+
+
+def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
+    """The works of a year, each once, as they were collected last; in bounded memory, in any order. 0: year unknown."""
+    with open_lake(lake) as con, TemporaryDirectory(prefix="docstokg-works-") as spill:
+        con.execute(f"SET memory_limit = '{_MEMORY}'")  # what does not fit goes to the disk for a while
+        con.execute(f"SET threads = {_THREADS}")  # each of them needs some of it
+        con.execute(f"SET temp_directory = {quoted(spill)}")
+        con.execute("SET preserve_insertion_order = false")
+        con.execute(f"CREATE TEMP VIEW every_work AS {every_row(con, lake, 'works')}")
+        yield from _latest_of_year(con, f"year = {year:d}" if year else "year IS NULL")
+
+
+def _latest_of_year(con: duckdb.DuckDBPyConnection, of_year: str) -> Iterator[Work]:
+    con.execute(_REPEATED.format(of_year=of_year))
+    twice = {work_id for (work_id,) in con.execute(_AT_ONE_TIME.format(of_year=of_year)).fetchall()}
+    given: set[str] = set()
+    for batch in con.sql(_LATEST.format(columns=", ".join(_COLUMNS), of_year=of_year)).to_arrow_reader(_BATCH):
+        for work in _works_of(batch):
+            if work.work_id not in twice or work.work_id not in given:
+                yield work
+            if work.work_id in twice:
+                given.add(work.work_id)
+
+
+def _works_of(batch: pa.RecordBatch) -> Iterator[Work]:
+    cells = {name: batch.column(name).to_pylist() for name in _COLUMNS if name != "locations"}
+    cells["locations"] = _locations_of(batch.column("locations"))
+    cells["urls"] = [tuple(urls or ()) for urls in cells["urls"]]
+    cells["has_content"] = [bool(has) for has in cells["has_content"]]
+    for values in zip(*(cells[name] for name in _COLUMNS), strict=True):
+        yield Work(*values)
+
+
+def _locations_of(column: pa.ListArray) -> list[tuple[Location, ...]]:
+    """Column by column, as they were written: a dict for each of them would cost more than all the rest."""
+    flat = column.flatten()
+    places = map(Location, *(flat.field(name).to_pylist() for name in LOCATION_FIELDS))
+    return [tuple(islice(places, number or 0)) for number in pc.list_value_length(column).to_pylist()]

@@ -1,0 +1,134 @@
+"""DuckDB over the lake: the views that people and reports query, and the ways to open them. Writing parts is `lake`'s.
+
+Each view shows the latest row of its key, so that an export that was repeated after a crash shows nowhere. A table
+without parts is an empty view with the right columns; a column that old parts lack is NULL.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from docstokg_assets.lake.writer import SCHEMAS, Exported, LakeWriter, ManifestSource, export_manifest
+from resources.lake.files import LakeFiles, LakeFolder, quoted
+from resources.records import Answer
+from resources.whole_file import whole_file
+
+# Which of several rows with one key is shown. `year` among the keys lets a filter on it skip the other folders.
+_LATEST: Mapping[str, str] = {
+    "works": "row_number() OVER (PARTITION BY work_id ORDER BY fetched_at DESC) = 1",
+    "plans": "row_number() OVER (PARTITION BY work_id, position, planned_at) = 1"
+    " AND planned_at = max(planned_at) OVER (PARTITION BY work_id)",
+    "attempts": "row_number() OVER (PARTITION BY year, run_id, worker_id, seq) = 1",
+    "outcomes": "row_number() OVER (PARTITION BY work_id ORDER BY revision DESC) = 1",
+    "metrics": "row_number() OVER (PARTITION BY year, scope, name, computed_at) = 1",
+}
+_ARTIFACTS = """
+CREATE OR REPLACE VIEW artifacts AS
+SELECT work_id, year, title, doi, kind, path, sha256, bytes, content_type, license, version, html_paths,
+       url, resolver, tier, run_id, finished_at, flags
+FROM outcomes WHERE path IS NOT NULL AND reason IN ('ok', 'not-modified', 'html-only')
+"""
+
+
+class QueryError(Exception):
+    """A query that was refused or failed; the message is for the person who wrote it."""
+
+
+def open_lake(lake: LakeFiles) -> duckdb.DuckDBPyConnection:
+    """A connection in memory with the views `works, plans, attempts, outcomes, artifacts, metrics`."""
+    return _with_views(duckdb.connect(), lake)
+
+
+def open_lake_read_only(lake: LakeFiles) -> duckdb.DuckDBPyConnection:
+    """The same for queries of strangers: no file outside the lake can be reached, no setting changed back."""
+    con = open_lake(lake)
+    con.execute(f"SET allowed_directories = [{', '.join(map(quoted, lake.readable))}]")
+    con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
+    return con
+
+
+def views_file(lake: LakeFiles) -> Path | None:
+    """`telemetry.duckdb` in the data root; none for a bucket, which DuckDB alone cannot read."""
+    return lake.folder.with_name("telemetry.duckdb") if isinstance(lake, LakeFolder) else None
+
+
+def write_telemetry_duckdb(lake: LakeFiles) -> None:
+    """The views as a file that any DuckDB client opens, where there can be one.
+
+    DuckDB resolves relative paths from the client's working folder, so the views hold absolute ones: the file is
+    written anew with every export, and must be after the data root was moved.
+    """
+    path = views_file(lake)
+    if path is None:
+        return
+    with whole_file(path) as temp:
+        temp.unlink()  # DuckDB takes an empty file for a broken database
+        _with_views(duckdb.connect(str(temp)), lake).close()
+
+
+def export_new_rows(catalog: ManifestSource, lake: LakeFiles) -> Exported:
+    """What the catalog learnt since the last export goes into the lake, and the views file sees it."""
+    exported = export_manifest(catalog, LakeWriter(lake))
+    write_telemetry_duckdb(lake)
+    return exported
+
+
+def query_lake(lake: LakeFiles, sql: str, *, limit: int | None, timeout_s: float = 60.0) -> Answer:
+    """The first `limit` rows of one SELECT, or all. DuckDB could write in the lake: nothing else is let through."""
+    with open_lake_read_only(lake) as con:
+        timer = threading.Timer(timeout_s, con.interrupt)
+        try:
+            _check_only_reads(sql)
+            timer.start()
+            result = con.execute(sql)
+            columns = tuple(column[0] for column in result.description or ())
+            rows = result.fetchall() if limit is None else result.fetchmany(limit + 1)
+        except duckdb.InterruptException as error:
+            raise QueryError(f"stopped after {timeout_s:g} s; narrow the query, for example to one year") from error
+        except duckdb.Error as error:
+            raise QueryError(str(error)) from error
+        finally:
+            timer.cancel()
+    return Answer(columns, tuple(rows[:limit]), limit is not None and len(rows) > limit)
+
+
+def _check_only_reads(sql: str) -> None:
+    statements = duckdb.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise QueryError("only one statement that reads is allowed: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE")
+
+
+def _with_views(con: duckdb.DuckDBPyConnection, lake: LakeFiles) -> duckdb.DuckDBPyConnection:
+    con.execute("SET TimeZone = 'UTC'")
+    for table in SCHEMAS:
+        rows = every_row(con, lake, table)
+        con.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM ({rows}) QUALIFY {_LATEST[table]}")
+    con.execute(_ARTIFACTS)
+    return con
+
+
+def every_row(con: duckdb.DuckDBPyConnection, lake: LakeFiles, table: str) -> str:
+    """SQL for all rows of a table, earlier ones of the same key among them.
+
+    The typed empty row set comes first: it gives names, types and order whatever the parts hold.
+    """
+    schema = SCHEMAS[table]
+    typed = ", ".join(f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in schema)
+    rows = lake.rows(con, table, schema)
+    return f"SELECT {typed}, NULL::SMALLINT AS year WHERE false" + (f" UNION ALL BY NAME {rows}" if rows else "")
+
+
+def _duckdb_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"{_duckdb_type(kind.value_type)}[]"
+    if pa.types.is_struct(kind):
+        return "STRUCT(" + ", ".join(f'"{field.name}" {_duckdb_type(field.type)}' for field in kind) + ")"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMPTZ"
+    return {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}[kind]

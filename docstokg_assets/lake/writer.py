@@ -1,0 +1,345 @@
+"""The Parquet lake: what the catalog knows, as immutable parts that any tool can read. Writes; reading is `views.py`.
+
+`<table>/year=YYYY/part-<ulid>.parquet`, year=0 where the year is unknown. A part is never changed. Whether it is a
+file or an object is `resources.lake`'s business. A crash between a part and its noted position exports the same rows twice;
+the views take the latest row of each key, so that it shows nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from ulid import ULID
+
+from docstokg_assets.domain.works import WORK_FIELDS, Location, Work
+from resources.catalog.catalog import Columns
+from resources.lake.files import LakeFiles
+
+BATCH_ROWS = 10_000
+
+_TEXT, _INT, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_TIME, _TEXTS = pa.timestamp("us", tz="UTC"), pa.list_(pa.string())
+_LOCATION = pa.struct(
+    [(name, _TEXT) for name in ("landing_url", "pdf_url")]
+    + [("is_oa", _FLAG)]
+    + [(name, _TEXT) for name in ("version", "license", "source", "source_type")]
+)
+_LOCATIONS = pa.list_(_LOCATION)
+
+# Part of the public contract: columns may be added at the end, never renamed or retyped. `year` is the folder's name.
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "works": pa.schema(
+        {
+            "work_id": _TEXT,
+            "title": _TEXT,
+            "publication_date": _TEXT,
+            "doi": _TEXT,
+            "arxiv_id": _TEXT,
+            "pmid": _TEXT,
+            "pmcid": _TEXT,
+            "type": _TEXT,
+            "language": _TEXT,
+            "is_oa": _FLAG,
+            "oa_status": _TEXT,
+            "locations": _LOCATIONS,
+            "urls": _TEXTS,
+            "updated_date": _TEXT,
+            "fetched_at": _TIME,
+            "agency": _TEXT,
+            "has_content": _FLAG,
+        }
+    ),
+    "plans": pa.schema(
+        {
+            "work_id": _TEXT,
+            "position": _INT,
+            "tier": _TEXT,
+            "resolver": _TEXT,
+            "deferred": _FLAG,
+            "url": _TEXT,
+            "host": _TEXT,
+            "target": _TEXT,
+            "version": _TEXT,
+            "license": _TEXT,
+            "plan_hash": _TEXT,
+            "planned_at": _TIME,
+        }
+    ),
+    "attempts": pa.schema(
+        {
+            "run_id": _TEXT,
+            "worker_id": _TEXT,
+            "seq": _INT,
+            "ts": _TIME,
+            "work_id": _TEXT,
+            "resolver": _TEXT,
+            "tier": _TEXT,
+            "role": _TEXT,
+            "host": _TEXT,
+            "url": _TEXT,
+            "canonical_url": _TEXT,
+            "verb": _TEXT,
+            "status": _TEXT,
+            "reason": _TEXT,
+            "http_status": _INT,
+            "content_type": _TEXT,
+            "elapsed_ms": _INT,
+            "bytes_written": _INT,
+            "content_length_hdr": _INT,
+            "attempt": _INT,
+            "retry_after_s": _REAL,
+            "cache_hit": _FLAG,
+            "extra": _TEXT,  # JSON
+        }
+    ),
+    "outcomes": pa.schema(
+        {
+            "work_id": _TEXT,
+            "title": _TEXT,
+            "doi": _TEXT,
+            "classification": _TEXT,
+            "reason": _TEXT,
+            "kind": _TEXT,
+            "url": _TEXT,
+            "resolver": _TEXT,
+            "tier": _TEXT,
+            "http_status": _INT,
+            "path": _TEXT,
+            "sha256": _TEXT,
+            "bytes": _INT,
+            "content_type": _TEXT,
+            "license": _TEXT,
+            "version": _TEXT,
+            "html_paths": _TEXTS,
+            "fallback_chain": _TEXTS,
+            "retry_at": _TIME,
+            "run_id": _TEXT,
+            "config_hash": _TEXT,
+            "ttfp_ms": _INT,
+            "requests": _INT,
+            "finished_at": _TIME,
+            "revision": _INT,
+            "flags": _TEXTS,
+        }
+    ),
+    "metrics": pa.schema(
+        {
+            "scope": _TEXT,
+            "name": _TEXT,
+            "value": _REAL,
+            "target": _REAL,
+            "ok": _FLAG,
+            "computed_at": _TIME,
+        }
+    ),
+}
+
+
+class ManifestSource(Protocol):
+    """What an export needs of the catalog; `resources.catalog.Catalog` has it."""
+
+    def attempt_columns_after(self, position: int, limit: int) -> Columns: ...
+    def entry_columns_after(self, revision: int, limit: int) -> Columns: ...
+    def export_position(self, name: str) -> int: ...
+    def set_export_position(self, name: str, position: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How many rows were exported, and into which parts."""
+
+    attempts: int
+    outcomes: int
+    parts: tuple[str, ...]
+
+
+class LakeWriter:
+    """Appends parts to the lake."""
+
+    def __init__(self, files: LakeFiles) -> None:
+        self.files = files
+
+    def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+        """One new part for each year among `rows`; they are taken in batches, so that any number of them can pass."""
+        return self.append_columns(table, _columns_of(rows, (*SCHEMAS[table].names, "year")))
+
+    def append_columns(self, table: str, pages: Iterable[Columns]) -> tuple[str, ...]:
+        """The same for rows that come column by column, `year` among the columns."""
+        parts: dict[int, str] = {}
+        writers: dict[int, pq.ParquetWriter] = {}
+        schema, name = SCHEMAS[table], f"part-{ULID()}.parquet"
+        with ExitStack() as stack:
+            for page in pages:
+                years = pa.array([year or 0 for year in page["year"]], _INT)
+                batch = pa.RecordBatch.from_arrays([_array(field, page[field.name]) for field in schema], schema=schema)
+                for year in years.unique().to_pylist():
+                    if year not in writers:
+                        parts[year] = f"{table}/year={year}/{name}"
+                        temp = stack.enter_context(self.files.new_part(parts[year]))
+                        writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, compression="zstd"))
+                    writers[year].write_batch(batch.filter(pc.equal(years, year)))
+        return tuple(parts.values())
+
+    def compact(self, table: str, more_than: int) -> tuple[int, int]:
+        """Where a year has more parts than that, one takes their place; how many went, and how many came.
+
+        Rows are kept as they are. They are in the new part before the old ones go, so that a reader sees each at least once.
+        Parts of a newer version, with columns that are not known here, are left alone.
+        """
+        by_year: dict[str, list[str]] = {}
+        for part in self.files.parts(table):
+            by_year.setdefault(part.rpartition("/")[0], []).append(part)
+        known = set(SCHEMAS[table].names)
+        crowded = {
+            folder: parts
+            for folder, parts in by_year.items()
+            if len(parts) > more_than and all(known.issuperset(self.files.schema(part).names) for part in parts)
+        }
+        for folder, parts in crowded.items():
+            with self.files.new_part(f"{folder}/part-{ULID()}.parquet") as temp:
+                self._join(parts, SCHEMAS[table], temp)
+            for part in parts:
+                self.files.remove(part)
+        return sum(map(len, crowded.values())), len(crowded)
+
+    def _join(self, parts: Iterable[str], schema: pa.Schema, path: Path) -> None:
+        """Small parts become row groups of a good size."""
+        batches = (_as(batch, schema) for part in parts for batch in self.files.batches(part))
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            gathered: list[pa.RecordBatch] = []
+            for batch in batches:
+                gathered.append(batch)
+                if sum(map(len, gathered)) >= BATCH_ROWS:
+                    writer.write_table(pa.Table.from_batches(gathered))
+                    gathered = []
+            writer.write_table(pa.Table.from_batches(gathered, schema))
+
+    def drifted(self, year: int | None = None) -> list[tuple[str, str]]:
+        """The parts whose columns are not those of this version, each with what differs."""
+        found = []
+        for table, wanted in SCHEMAS.items():
+            for part in self.files.parts(table, year):
+                try:
+                    differing = _named_types(wanted) ^ _named_types(self.files.schema(part))
+                except FileNotFoundError:
+                    continue  # made again by somebody since they were listed
+                if differing:
+                    found.append((part, ", ".join(sorted({name for name, _ in differing}))))
+        return found
+
+
+def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With the columns of this version: those that are newer than the part are empty."""
+    known = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in known else pa.nulls(len(batch), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _named_types(schema: pa.Schema) -> set[tuple[str, str]]:
+    """Parquet calls what is in a list `element`, Arrow calls it `item`."""
+    return {(field.name, str(field.type).replace("element: ", "item: ")) for field in schema}
+
+
+def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Columns]:
+    remaining = iter(rows)
+    while batch := list(islice(remaining, BATCH_ROWS)):
+        yield {name: [row.get(name) for row in batch] for name in names}
+
+
+def _array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
+    """Cells come as records have them, or as the catalog stores them: seconds, 0 and 1, JSON, an empty text for no run."""
+    if field.type == _TIME:
+        return _times(cells)
+    if field.type == _LOCATIONS:
+        return _lists(cells)
+    if field.type == _FLAG:
+        return pa.array(cells).cast(_FLAG)
+    if field.type == _TEXT and field.name not in ("extra", "run_id"):
+        return pa.array(cells, _TEXT)
+    elif field.type == _TEXTS:
+        cells = [orjson.loads(cell) if isinstance(cell, str) else cell for cell in cells]
+    elif field.name == "extra":
+        cells = [cell if isinstance(cell, str) else orjson.dumps(cell or {}, default=str).decode() for cell in cells]
+    elif field.name == "run_id":
+        cells = [cell or None for cell in cells]
+    return pa.array(cells, field.type)
+
+
+def _times(cells: Sequence[datetime | float | None]) -> pa.Array:
+    if any(isinstance(cell, datetime) for cell in cells):
+        return pa.array(cells, _TIME)
+    return pc.round(pc.multiply(pa.array(cells, _REAL), 1e6)).cast(_INT).cast(_TIME)
+
+
+def _lists(cells: Sequence[Sequence[Location]]) -> pa.Array:
+    """Column by column: Arrow takes many times as long to look through as many small dicts."""
+    flat = [location for cell in cells for location in cell]
+    columns = [pa.array([getattr(location, field.name) for location in flat], field.type) for field in _LOCATION]
+    ends = pa.array([0, *accumulate(map(len, cells))], pa.int32())
+    return pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays(columns, fields=list(_LOCATION)))
+
+
+def work_columns(works: Iterable[Work], fetched_at: datetime) -> Iterator[Columns]:
+    """Pages of the table `works`."""
+    remaining = iter(works)
+    while page := list(islice(remaining, BATCH_ROWS)):
+        columns = {name: [getattr(work, name) for work in page] for name in WORK_FIELDS}
+        yield {**columns, "fetched_at": [fetched_at] * len(page)}
+
+
+def export_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
+    """Everything past the last export becomes new parts; only then the positions move on."""
+    return _export(catalog, lake, catalog.export_position("lake.attempts"), catalog.export_position("lake.outcomes"))
+
+
+def _export(catalog: ManifestSource, lake: LakeWriter, after_attempt: int, after_outcome: int) -> Exported:
+    attempts, outcomes = ExportCursor(after_attempt, "id"), ExportCursor(after_outcome, "revision")
+    parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
+    pages = (_with_flags(page) for page in outcomes.pages(catalog.entry_columns_after))
+    parts += lake.append_columns("outcomes", pages)
+    if attempts.count:
+        catalog.set_export_position("lake.attempts", attempts.position)
+    if outcomes.count:
+        catalog.set_export_position("lake.outcomes", outcomes.position)
+    return Exported(attempts.count, outcomes.count, parts)
+
+
+def _with_flags(page: Columns) -> Columns:
+    """What was noticed about a file stands in the outcome's `meta`; for queries it has a column of its own."""
+    return {**page, "flags": [orjson.loads(meta).get("flags", []) for meta in page["meta"]]}
+
+
+def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
+    """All attempts and outcomes anew, wherever an export of another process may be. The old parts go when the new ones are
+    there, so that a reader always sees each row."""
+    old = [*lake.files.parts("attempts"), *lake.files.parts("outcomes")]
+    exported = _export(catalog, lake, 0, 0)
+    for part in old:
+        lake.files.remove(part)
+    return exported
+
+
+class ExportCursor:
+    """All rows past a position, page by page; remembers how far it came by the column `key`."""
+
+    def __init__(self, position: int, key: str) -> None:
+        self.position, self.count, self._key = position, 0, key
+
+    def pages(self, after: Callable[[int, int], Columns]) -> Iterator[Columns]:
+        while page := after(self.position, BATCH_ROWS):
+            yield page
+            numbers = page[self._key]
+            self.position, self.count = int(numbers[-1]), self.count + len(numbers)

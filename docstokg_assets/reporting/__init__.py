@@ -1,0 +1,1 @@
+"""Manifest, sinks, metrics, report, and the history of one work."""

@@ -1,0 +1,328 @@
+"""Service level indicators by SQL over the lake's views, judged against the objectives. Computes; shows nothing.
+
+Definitions are given where they are computed and in docs/telemetry.md. A work that is to be tried again (it has a
+`retry_at`) is not finished, a dry run finishes nothing. `saved` means a PDF or XML full text is in the store; HTML alone is
+counted apart.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import duckdb
+
+from docstokg_assets.reporting.manifest import metrics_summary
+from resources.records import Reason
+
+# A download error for one of these was found out before anything was sent.
+_NOTHING_SENT = (Reason.REDIRECT_LOOP, Reason.BLOCKED_ADDRESS, Reason.BLOCKED_SCHEME, Reason.RETRY_AFTER)
+SECOND_RUN_SHARE = 0.5  # of the cacheable requests were asked by an earlier run: then the cache is judged
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose works are looked at: those of a year (0: the year is unknown), of a run, of both, or all."""
+
+    year: int | None = None
+    run_id: str | None = None
+
+    def __str__(self) -> str:
+        parts = [f"run {self.run_id}"] if self.run_id else []
+        parts += [f"year {self.year or 'unknown'}"] if self.year is not None else []
+        return ", ".join(parts) or "all works"
+
+    @property
+    def condition(self) -> str:
+        """For a WHERE over `attempts` or `outcomes`. The year is a literal in it, so that other folders are skipped."""
+        parts = ["run_id = $run_id"] if self.run_id else []
+        if self.year is not None:
+            parts.append(f"year = {self.year:d}" if self.year else "year IS NULL")
+        return " AND ".join(parts) or "true"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"run_id": self.run_id} if self.run_id else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How one tier, resolver or host did: works tried there, works saved from there."""
+
+    name: str
+    tried: int
+    saved: int
+    bytes: int
+
+    @property
+    def rate(self) -> float | None:
+        return _ratio(self.saved, self.tried)
+
+
+@dataclass(frozen=True, slots=True)
+class Slis:
+    scope: Scope
+    finished: int
+    saved: int
+    html_only: int
+    to_retry: int
+    corrupt: int
+    bytes: int
+    ttfp_p50_s: float | None
+    ttfp_p95_s: float | None
+    requests_per_success: float | None
+    works_per_s: float | None
+    requests: int
+    too_many: int  # answers 429
+    cacheable: int
+    cache_hits: int | None  # None: there is no cache
+    asked_before: int  # cacheable requests whose URL an earlier run had asked
+    rate_delay_p95_s: float | None
+    breaker_opens: int
+    retries: Mapping[int, int]  # try number -> requests
+    reasons: Mapping[str, int]  # of finished works
+    unknown_copies: int  # finished works of which nobody knows a copy
+    by_tier: Sequence[Share] = field(default=())
+    by_resolver: Sequence[Share] = field(default=())
+    by_host: Sequence[Share] = field(default=())
+
+    @property
+    def yield_(self) -> float | None:
+        return _ratio(self.saved, self.finished)
+
+    @property
+    def yield_with_html(self) -> float | None:
+        return _ratio(self.saved + self.html_only, self.finished)
+
+    @property
+    def yield_reachable(self) -> float | None:
+        return _ratio(self.saved, self.finished - self.unknown_copies)
+
+    @property
+    def cache_hit_ratio(self) -> float | None:
+        return None if self.cache_hits is None else _ratio(self.cache_hits, self.cacheable)
+
+    @property
+    def ratio_429(self) -> float | None:
+        return _ratio(self.too_many, self.requests)
+
+    @property
+    def second_run(self) -> bool:
+        return self.cacheable > 0 and self.asked_before >= SECOND_RUN_SHARE * self.cacheable
+
+    def values(self) -> dict[str, float | None]:
+        """Every indicator that is one number, by its public name."""
+        return {
+            "yield": self.yield_,
+            "yield_with_html": self.yield_with_html,
+            "yield_reachable": self.yield_reachable,
+            "ttfp_p50_s": self.ttfp_p50_s,
+            "ttfp_p95_s": self.ttfp_p95_s,
+            "cache_hit_ratio": self.cache_hit_ratio,
+            "ratio_429": self.ratio_429,
+            "corruption": self.corrupt,
+            "finished": self.finished,
+            "saved": self.saved,
+            "html_only": self.html_only,
+            "to_retry": self.to_retry,
+            "bytes": self.bytes,
+            "requests": self.requests,
+            "requests_per_success": self.requests_per_success,
+            "rate_delay_p95_s": self.rate_delay_p95_s,
+            "breaker_opens": self.breaker_opens,
+            "works_per_s": self.works_per_s,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    name: str
+    title: str
+    comparison: str
+    target: float
+    unit: str  # share | s | count
+    why: str
+
+    def met(self, value: float) -> bool:
+        return _COMPARISONS[self.comparison](value, self.target)
+
+
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    "≥": operator.ge,
+    "≤": operator.le,
+    "<": operator.lt,
+    "=": operator.eq,
+}
+
+SLOS: tuple[Slo, ...] = (
+    Slo("yield", "Yield of finished works", "≥", 0.85, "share", "a collection with holes answers fewer questions"),
+    Slo(
+        "ttfp_p50_s",
+        "Time to full text per work, median",
+        "≤",
+        3.0,
+        "s",
+        "the usual work should not wait in the machinery",
+    ),
+    Slo("ttfp_p95_s", "Time to full text per work, p95", "≤", 10.0, "s", "slow hosts must not hold up the others"),
+    Slo("cache_hit_ratio", "Cache hits on a second run", "≥", 0.40, "share", "what was answered is not asked again"),
+    Slo("ratio_429", "Answers 429", "<", 0.01, "share", "more means that we are faster than a host wants"),
+    Slo("corruption", "Bad files kept", "=", 0, "count", "a file under its final name is whole"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    name: str
+    value: float | None
+    target: float
+    ok: bool | None  # None: nothing to judge
+    sentence: str
+
+
+def judge(slis: Slis) -> list[Verdict]:
+    return [_verdict(slo, slis) for slo in SLOS]
+
+
+def _verdict(slo: Slo, slis: Slis) -> Verdict:
+    value = slis.values()[slo.name]
+    goal = f"{slo.comparison} {shown(slo.target, slo.unit)}"
+    if value is None:
+        return Verdict(slo.name, None, slo.target, None, f"{slo.title}: nothing to measure yet (goal {goal}).")
+    if slo.name == "cache_hit_ratio" and not slis.second_run:
+        return Verdict(slo.name, value, slo.target, None, f"{slo.title}: a first run is not judged (goal {goal}).")
+    ok = slo.met(value)
+    end = "meets" if ok else "misses"
+    sentence = f"{slo.title}: {shown(value, slo.unit)} {end} the goal {goal}" + ("." if ok else f"; {slo.why}.")
+    return Verdict(slo.name, value, slo.target, ok, sentence)
+
+
+def shown(value: float, unit: str) -> str:
+    """A number as people read it."""
+    if unit == "share":
+        return f"{100 * value:.1f} %"
+    return f"{value:.2f} s" if unit == "s" else f"{value:,.0f}"
+
+
+def metric_rows(slis: Slis, computed_at: datetime) -> list[dict[str, Any]]:
+    """Rows of the lake's table `metrics`: one an indicator, with its verdict where there is an objective."""
+    verdicts = {verdict.name: verdict for verdict in judge(slis)}
+    return [
+        {
+            "year": slis.scope.year,
+            "scope": str(slis.scope),
+            "name": name,
+            "value": value,
+            "target": verdicts[name].target if name in verdicts else None,
+            "ok": verdicts[name].ok if name in verdicts else None,
+            "computed_at": computed_at,
+        }
+        for name, value in slis.values().items()
+    ]
+
+
+def run_summary(con: duckdb.DuckDBPyConnection, scope: Scope) -> dict[str, Any]:
+    """The counters of `manifest.metrics.json`, from the lake."""
+    attempts = f"""SELECT resolver, role, status, reason, http_status, count(*) AS n
+                   FROM attempts WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""
+    outcomes = f"""SELECT resolver, classification, reason, retry_at, count(*) AS n
+                   FROM outcomes WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""
+    return metrics_summary(_rows(con, attempts, scope), _rows(con, outcomes, scope))
+
+
+# The words of this module as SQL: `o` are the outcomes in scope, `a` the attempts.
+_HERE = """
+WITH o AS (
+  SELECT *, regexp_extract(url, '^[a-z]+://(?:[^/@]*@)?([^/:?#]+)', 1) AS host,
+         retry_at IS NULL AND reason <> 'dry-run' AS finished,
+         retry_at IS NULL AND reason IN ('ok', 'not-modified') AS saved,
+         retry_at IS NULL AND reason = 'html-only' AS html
+  FROM outcomes WHERE {scope}
+), a AS (
+  SELECT *, coalesce(TRY_CAST(json_extract_string(extra, '$.sleep_ms') AS DOUBLE), 0) AS sleep_ms,
+         (NOT cache_hit OR status = 'http-304')
+           AND (http_status IS NOT NULL OR status IN ('retry', 'size-mismatch', 'content-policy-skip')
+           OR status = 'download-error' AND reason NOT IN ({nothing_sent})) AS sent,
+         role IN ('metadata', 'landing') AND verb = 'GET' AND status IN ('http-get', 'http-304') AS cacheable
+  FROM attempts WHERE {scope}
+)
+"""
+_WORKS = """
+SELECT count(*) FILTER (finished) AS finished, count(*) FILTER (saved) AS saved, count(*) FILTER (html) AS html_only,
+       count(*) FILTER (retry_at IS NOT NULL) AS to_retry,
+       count(*) FILTER (finished AND reason IN ('ok', 'html-only')
+                        AND (kind = 'pdf_corrupt' OR sha256 IS NULL)) AS corrupt,
+       coalesce(sum(bytes) FILTER (saved OR html), 0)::BIGINT AS bytes,
+       quantile_cont(ttfp_ms, 0.5) FILTER (saved) / 1000 AS ttfp_p50_s,
+       quantile_cont(ttfp_ms, 0.95) FILTER (saved) / 1000 AS ttfp_p95_s,
+       sum(requests) / nullif(count(*) FILTER (saved), 0) AS requests_per_success,
+       count(*) FILTER (finished)
+         / nullif((SELECT sum(took) FROM (SELECT epoch(max(ts)) - epoch(min(ts)) AS took FROM a GROUP BY run_id)), 0)
+         AS works_per_s,
+       count(*) FILTER (finished AND reason = 'no-candidate') AS unknown_copies
+FROM o
+"""
+_REQUESTS = """
+SELECT count(*) FILTER (sent) AS requests,
+       count(*) FILTER (sent AND http_status = 429) AS too_many,
+       count(*) FILTER (cacheable) AS cacheable,
+       CASE WHEN (SELECT bool_or(cache_hit) FROM attempts)
+            THEN count(*) FILTER (cacheable AND cache_hit) END AS cache_hits,
+       count(*) FILTER (cacheable AND ts > earlier.first_asked AND run_id <> earlier.first_run) AS asked_before,
+       quantile_cont(sleep_ms, 0.95) FILTER (sent AND status <> 'retry') / 1000 AS rate_delay_p95_s,
+       count(*) FILTER (status = 'breaker-open') AS breaker_opens
+FROM a LEFT JOIN (
+  SELECT canonical_url, min(ts) AS first_asked, min_by(run_id, ts) AS first_run FROM attempts
+  WHERE status IN ('http-get', 'http-304') AND role IN ('metadata', 'landing') GROUP BY canonical_url
+) AS earlier USING (canonical_url)
+"""
+_RETRIES = "SELECT attempt, count(*) AS n FROM a WHERE sent GROUP BY attempt ORDER BY attempt"
+_REASONS = "SELECT reason, count(*) AS n FROM o WHERE finished GROUP BY reason ORDER BY n DESC, reason"
+_SHARES = """
+, tried AS (
+  SELECT {column} AS name, count(DISTINCT work_id) AS tried FROM a
+  WHERE {column} IS NOT NULL AND work_id IS NOT NULL AND (sent OR cache_hit) AND verb <> 'ROBOTS' GROUP BY name
+), won AS (
+  SELECT {column} AS name, count(*) AS saved, coalesce(sum(bytes), 0)::BIGINT AS bytes FROM o
+  WHERE saved AND {column} IS NOT NULL GROUP BY name
+)
+SELECT name, greatest(coalesce(tried, 0), coalesce(saved, 0)) AS tried,
+       coalesce(saved, 0) AS saved, coalesce(bytes, 0) AS bytes
+FROM tried FULL JOIN won USING (name) WHERE name <> '' ORDER BY saved DESC, tried DESC, name
+"""
+
+
+def compute_slis(con: duckdb.DuckDBPyConnection, scope: Scope) -> Slis:
+    """All indicators of a scope. The connection comes from `views.open_lake`."""
+    works, requests = (next(_rows(con, _here(scope) + part, scope)) for part in (_WORKS, _REQUESTS))
+    return Slis(
+        scope=scope,
+        **works,
+        **requests,
+        retries={row["attempt"]: row["n"] for row in _rows(con, _here(scope) + _RETRIES, scope)},
+        reasons={row["reason"]: row["n"] for row in _rows(con, _here(scope) + _REASONS, scope)},
+        by_tier=_shares(con, "tier", scope),
+        by_resolver=_shares(con, "resolver", scope),
+        by_host=_shares(con, "host", scope),
+    )
+
+
+def _here(scope: Scope) -> str:
+    return _HERE.format(scope=scope.condition, nothing_sent=", ".join(f"'{reason}'" for reason in _NOTHING_SENT))
+
+
+def _shares(con: duckdb.DuckDBPyConnection, column: str, scope: Scope) -> tuple[Share, ...]:
+    return tuple(Share(**row) for row in _rows(con, _here(scope) + _SHARES.format(column=column), scope))
+
+
+def _rows(con: duckdb.DuckDBPyConnection, sql: str, scope: Scope) -> Iterator[dict[str, Any]]:
+    result = con.execute(sql, scope.parameters)
+    names = [column[0] for column in result.description or ()]
+    yield from (dict(zip(names, row, strict=True)) for row in result.fetchall())
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

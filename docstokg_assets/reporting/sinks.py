@@ -1,0 +1,342 @@
+"""Where attempts and outcomes are written while a run goes on: JSONL, CSV, console, OTLP, each for many threads.
+
+A sink writes one record a line and hands it to the operating system at once; the one that speaks to a collector does so
+from a thread of its own, behind a bounded queue. Sinks observe: one that fails is reported once, what it dropped is
+counted, and the run goes on (`SinkSet`). A file belongs to one process.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Protocol, Self, TextIO
+
+import orjson
+
+from docstokg_assets.reporting.manifest import attempt_failed, manifest_row, outcome_row, summary_row
+from docstokg_assets.reporting.rendering import csv_cell, iso, printable
+from resources.catalog import Entry
+from resources.otlp import Event, OtlpError, OtlpLogs
+from resources.records import AttemptRecord
+
+log = logging.getLogger(__name__)
+
+_OTLP_WAITING = 10_000
+_OTLP_BATCH = 500
+CSV_COLUMNS = tuple(field.name for field in fields(AttemptRecord))
+
+
+class RecordsDropped(Exception):
+    """Raised by a sink that works behind the scenes, at the next opportunity, with what it could not write meanwhile."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} records could not be written")
+        self.count = count
+
+
+class AttemptSink(Protocol):
+    name: str
+
+    def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
+        """`end` is the outcome of the attempt's work, where it is known already."""
+
+    def log_outcome(self, row: Mapping[str, Any]) -> None:
+        """`row` is the work's row of the catalog (`manifest.as_row(entry)`)."""
+
+    def log_summary(self, summary: Mapping[str, Any]) -> None: ...
+
+    def flush(self) -> None:
+        """Returns when all that was logged is written, or cannot be."""
+
+    def close(self) -> None: ...
+
+
+class _Closing:
+    """Makes a sink a context manager: leaving it closes it, also after an error."""
+
+    def flush(self) -> None:
+        """Nothing waits, unless a sink says otherwise."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _LineFile(_Closing):
+    """Appends whole lines. A torn last line, left by a crash, is dropped on open; what does not fit is taken back."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._file = path.open("ab+", buffering=0)
+        self._file.truncate(self._end_of_whole_lines())
+
+    def _end_of_whole_lines(self) -> int:
+        end = self._file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - 65536)
+            self._file.seek(start)
+            newline = self._file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0
+
+    def append(self, line: bytes) -> None:
+        with self._lock:
+            start = self._file.seek(0, os.SEEK_END)
+            try:
+                if self._file.write(line) != len(line):
+                    raise OSError(f"{self._file.name}: only a part of a line could be written")
+            except OSError:
+                self._file.truncate(start)
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+
+class JsonlSink(_LineFile):
+    """`manifest.jsonl`: attempts, outcomes and the summary as manifest rows."""
+
+    name = "jsonl"
+
+    def __init__(self, path: Path, *, config_hash: str) -> None:
+        super().__init__(path)
+        self._config_hash = config_hash
+
+    def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
+        self._log(manifest_row(rec, config_hash=self._config_hash, end=end))
+
+    def log_outcome(self, row: Mapping[str, Any]) -> None:
+        self._log(outcome_row(row))
+
+    def log_summary(self, summary: Mapping[str, Any]) -> None:
+        self._log({**summary_row(summary), "config_hash": self._config_hash})
+
+    def _log(self, row: Mapping[str, Any]) -> None:
+        self.append(orjson.dumps(row, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS))
+
+
+class CsvSink(_LineFile):
+    """`attempts.csv`: the fields of AttemptRecord, one attempt a row; outcomes and the summary are in the JSONL."""
+
+    name = "csv"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        if path.stat().st_size == 0:
+            self.append(_csv_line(CSV_COLUMNS))
+
+    def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
+        cells = {name: getattr(rec, name) for name in CSV_COLUMNS}
+        cells["ts"] = iso(rec.ts)
+        cells["retry_after_s"] = None if rec.retry_after_s is None else float(rec.retry_after_s)
+        cells["extra"] = orjson.dumps(rec.extra, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        self.append(_csv_line(tuple(cells.values())))
+
+    def log_outcome(self, row: Mapping[str, Any]) -> None:
+        return
+
+    def log_summary(self, summary: Mapping[str, Any]) -> None:
+        return
+
+
+def _csv_line(cells: Sequence[Any]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow([csv_cell(cell) for cell in cells])
+    return line.getvalue().encode()
+
+
+class ConsoleSink(_Closing):
+    """One readable line an attempt, for people who watch."""
+
+    name = "console"
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._lock = threading.Lock()
+
+    def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
+        why = f"{rec.http_status or '':>3} {rec.reason or ''}"
+        took = "" if rec.elapsed_ms is None else f"{rec.elapsed_ms} ms"
+        whose = f"{rec.work_id or '-'} {rec.resolver or '-'}"
+        self._say(f"{rec.ts:%H:%M:%S} {rec.status:<20} {why:<22} {took:>9}  {whose} {rec.url}")
+
+    def log_outcome(self, row: Mapping[str, Any]) -> None:
+        where = row.get("path") or row.get("url") or ""
+        self._say(f"{row['work_id']} → {row['classification']} ({row['reason']}) {where}")
+
+    def log_summary(self, summary: Mapping[str, Any]) -> None:
+        totals = ", ".join(f"{name} {value}" for name, value in summary.items() if isinstance(value, int))
+        self._say(f"summary: {totals}")
+
+    def _say(self, text: str) -> None:
+        line = printable(text) + "\n"
+        with self._lock:
+            self._stream.write(line)
+            self._stream.flush()
+
+    def close(self) -> None:
+        """The stream is not ours to close."""
+
+
+class OtlpSink(_Closing):
+    """The manifest's rows as log records of a collector. A run never waits for it: what finds the queue full is dropped, and
+    at the end the collector gets one timeout's time for what is left."""
+
+    name = "otlp"
+
+    def __init__(self, logs: OtlpLogs, *, config_hash: str) -> None:
+        self._logs, self._config_hash = logs, config_hash
+        self._waiting: queue.Queue[Event | None] = queue.Queue(_OTLP_WAITING)
+        self._lock = threading.Lock()
+        self._lost = 0
+        self._why: Exception | None = None
+        self._unsent = 0
+        self._idle = threading.Condition(self._lock)
+        self._thread = threading.Thread(target=self._send, name="otlp", daemon=True)
+        self._thread.start()
+
+    def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
+        row = manifest_row(rec, config_hash=self._config_hash, end=end)
+        said = f"{rec.verb} {rec.url}: {rec.status}" + (f" ({rec.reason})" if rec.reason else "")
+        self._put(_event(row, rec.ts.timestamp(), said, warns=attempt_failed(row)))
+
+    def log_outcome(self, row: Mapping[str, Any]) -> None:
+        said = f"{row['work_id']}: {row['classification']} ({row['reason']})"
+        self._put(_event(outcome_row(row), row["finished_at"], said, warns=row["classification"] == "error"))
+
+    def log_summary(self, summary: Mapping[str, Any]) -> None:
+        row = {**summary_row(summary), "config_hash": self._config_hash}
+        self._put(_event(row, time.time(), "summary of the run", warns=False))
+
+    def flush(self) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: self._unsent == 0, self._logs.timeout_s)
+        self._report()
+
+    def close(self) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: self._unsent == 0, self._logs.timeout_s)
+            if self._unsent:
+                self._lose(self._unsent, OtlpError("the collector was too slow for the last records"))
+                self._unsent = 0
+        self._logs.close()
+        with suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        self._report()
+
+    def _put(self, event: Event) -> None:
+        with self._lock:
+            try:
+                self._waiting.put_nowait(event)
+                self._unsent += 1
+            except queue.Full:
+                self._lose(1, OtlpError("the collector takes records more slowly than they are made"))
+        self._report()
+
+    def _send(self) -> None:
+        running = True
+        while running:
+            taken = [self._waiting.get()]
+            with suppress(queue.Empty):
+                while len(taken) < _OTLP_BATCH:
+                    taken.append(self._waiting.get_nowait())
+            running = None not in taken
+            batch = [event for event in taken if event is not None]
+            if not batch:
+                return
+            error: Exception | None = None
+            try:
+                self._logs.send(batch)
+            except Exception as failure:
+                error = failure
+            with self._idle:
+                if self._unsent == 0:  # closed meanwhile, and all counted as lost
+                    return
+                if error is not None:
+                    self._lose(len(batch), error)
+                self._unsent -= len(batch)
+                self._idle.notify_all()
+
+    def _lose(self, count: int, why: Exception) -> None:
+        self._lost, self._why = self._lost + count, why
+
+    def _report(self) -> None:
+        with self._lock:
+            lost, why, self._lost = self._lost, self._why, 0
+        if lost:
+            raise RecordsDropped(lost) from why
+
+
+def _event(row: Mapping[str, Any], at: float, said: str, *, warns: bool) -> Event:
+    attributes = {name: _attribute(value) for name, value in row.items() if value is not None}
+    return Event(f"contentdownload.{row['record_type']}", round(at * 1e9), said, attributes, warns)
+
+
+def _attribute(value: Any) -> str | int | float | list[str]:
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    if isinstance(value, Mapping):
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    return value if isinstance(value, bool | int | float) else str(value)
+
+
+class SinkSet(_Closing):
+    """All sinks of a run as one. A failing one never stops the run: it warns once, and `dropped` counts its losses."""
+
+    def __init__(self, sinks: Sequence[AttemptSink]) -> None:
+        self._sinks = tuple(sinks)
+        self._lock = threading.Lock()
+        self.dropped: Counter[str] = Counter()
+
+    def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
+        self._each(lambda sink: sink.log_attempt(rec, end))
+
+    def log_outcome(self, row: Mapping[str, Any]) -> None:
+        self._each(lambda sink: sink.log_outcome(row))
+
+    def log_summary(self, summary: Mapping[str, Any]) -> None:
+        self._each(lambda sink: sink.log_summary(summary))
+
+    def flush(self) -> None:
+        self._each(lambda sink: sink.flush())
+
+    def close(self) -> None:
+        self._each(lambda sink: sink.close())
+        for name, count in self.dropped.items():
+            log.warning("The sink %s dropped %d records; the catalog has them all.", name, count)
+
+    def _each(self, act: Callable[[AttemptSink], None]) -> None:
+        for sink in self._sinks:
+            try:
+                act(sink)
+            except RecordsDropped as dropped:
+                self._count(sink.name, dropped.count)
+            except Exception:
+                self._count(sink.name, 1)
+
+    def _count(self, name: str, lost: int) -> None:
+        with self._lock:
+            first = name not in self.dropped
+            self.dropped[name] += lost
+        if first:
+            log.warning("The sink %s failed; the run goes on, further failures are only counted.", name, exc_info=True)

@@ -1,0 +1,1 @@
+"""One run: its services, listing, planning, resume and clean-up."""

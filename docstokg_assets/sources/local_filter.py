@@ -1,0 +1,94 @@
+"""An OpenAlex filter applied to records at hand, for sources that cannot be asked to filter. Refuses what it cannot judge.
+
+A name is the way through the record (`topics.id`, `open_access.is_oa`); values are compared as the API does: without case, ids
+without their address, `|` between alternatives, `!` for "not". Names of the API that no record holds are not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from docstokg_assets.domain.identifiers import normalize_doi
+from docstokg_assets.domain.json_access import mapping
+from resources.settings import SettingsError
+
+_DATES = {"from_publication_date": True, "to_publication_date": False}
+# Names of the API that are short for a way through the record.
+_WAYS = {
+    "is_oa": "open_access.is_oa",
+    "oa_status": "open_access.oa_status",
+    "author.id": "authorships.author.id",
+    "institutions.id": "authorships.institutions.id",
+    "openalex": "id",
+}
+_LOCATION = (
+    *("is_oa", "is_accepted", "is_published", "license", "version"),
+    *("source.id", "source.issn", "source.issn_l", "source.type", "source.is_oa", "source.is_in_doaj"),
+    "source.host_organization",
+)
+_TOPIC = ("id", "subfield.id", "field.id", "domain.id")
+_INSTITUTION = ("id", "ror", "type", "country_code", "lineage")
+_KNOWN = frozenset({
+    "id", "doi", "ids.openalex", "ids.doi", "ids.mag", "ids.pmid", "ids.pmcid", "type", "language", "publication_year",
+    "publication_date", "is_retracted", "is_paratext", "is_xpac",
+    "open_access.is_oa", "open_access.oa_status", "open_access.any_repository_has_fulltext",
+    "authorships.author.id", "authorships.author.orcid", "authorships.countries", "authorships.is_corresponding",
+    *(f"authorships.institutions.{name}" for name in _INSTITUTION),
+    *(f"{root}.{name}" for root in ("best_oa_location", "primary_location", "locations") for name in _LOCATION),
+    *(f"{root}.{name}" for root in ("topics", "primary_topic") for name in _TOPIC),
+})  # fmt: skip
+Test = Callable[[Any], bool]
+
+
+class LocalFilter:
+    """Whether a raw record is selected. `fields` are the root fields that it looks at."""
+
+    def __init__(self, works_filter: str) -> None:
+        parts = [part.partition(":") for part in works_filter.split(",") if part]
+        named = [(_WAYS.get(name, name), value) for name, _, value in parts]
+        self._tests = [_test(name, value) for name, value in named]
+        self.fields = frozenset("publication_date" if name in _DATES else name.split(".")[0] for name, _ in named)
+
+    def __call__(self, record: Any) -> bool:
+        return all(test(record) for test in self._tests)
+
+
+def _test(name: str, value: str) -> Test:
+    if name in _DATES:
+        return _from(value) if _DATES[name] else _until(value)
+    ranged = value[:1] in "<>" or (name == "publication_year" and "-" in value)
+    if name not in _KNOWN or ranged:
+        raise SettingsError(
+            [
+                f"openalex.filter: {name}:{value} cannot be applied to a snapshot; leave it out, or set openalex.source to api"
+            ]
+        )
+    way, negated = name.split("."), value.startswith("!")
+    wanted = {_plain(one) for one in value.removeprefix("!").split("|")}
+    return lambda record: any(_plain(found) in wanted for found in _values(record, way)) is not negated
+
+
+def _from(day: str) -> Test:
+    return lambda record: str(mapping(record).get("publication_date") or "") >= day
+
+
+def _until(day: str) -> Test:
+    return lambda record: "" < str(mapping(record).get("publication_date") or "") <= day
+
+
+def _values(node: Any, way: list[str]) -> Iterator[Any]:
+    if isinstance(node, list):
+        for item in node:
+            yield from _values(item, way)
+    elif way:
+        yield from _values(mapping(node).get(way[0]), way[1:])
+    else:
+        yield node
+
+
+def _plain(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value).lower()
+    return normalize_doi(text) or text.rsplit("/", 1)[-1]

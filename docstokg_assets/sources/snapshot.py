@@ -1,0 +1,173 @@
+"""OpenAlex's snapshot as a source of works: its manifest, its `updated_date` folders, its records as JSON lines or Parquet.
+
+A file is read as a stream, so that any size passes through little memory. A record that cannot be read is set aside; a file
+that breaks off is set aside from there on, and its folder does not count as read. Files come from a `ReadFolder`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.works import UnreadableRecord, Work, work_from_openalex
+from docstokg_assets.sources import SetAside, SourceError
+from docstokg_assets.sources.openalex_api import SELECT
+from resources.folders import FolderError, ReadFolder
+
+_PLACES = ("", "data/parquet/works/", "data/jsonl/works/", "works/")
+_PART = re.compile(r"updated_date=(\d{4}-\d{2}-\d{2})/[^/]+$")
+_ROWS = 2_000
+_DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
+_PREFIX = "https://openalex.org/Ww"  # the letters before the number of an id
+
+
+class Keep(Protocol):
+    """Whether a raw record is wanted, and which of its root fields decide that."""
+
+    fields: frozenset[str]
+
+    def __call__(self, record: Any) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of the snapshot."""
+
+    name: str  # below the folder
+    updated: dt.date
+    records: int
+
+
+class Snapshot:
+    """A snapshot in a folder: the whole bucket's layout, or the folder of its works alone."""
+
+    def __init__(self, folder: ReadFolder) -> None:
+        self._folder = folder
+        self._base = next((place for place in _PLACES if folder.has(f"{place}manifest.json")), None)
+        if self._base is None:
+            raise SourceError(
+                f"There is no manifest.json of works under {folder.location}.",
+                "It is written last: wait until the copy is complete, or correct openalex.snapshot.",
+            )
+
+    def parts(self, since: dt.date | None = None) -> list[Part]:
+        """The files with records updated after `since`, the oldest first."""
+        name = f"{self._base}manifest.json"
+        try:
+            manifest = mapping(orjson.loads(self._folder.read(name)))
+        except orjson.JSONDecodeError as error:
+            raise SourceError(f"{self._folder.location}/{name} is not JSON ({error}).", "Copy it again.") from None
+        found = []
+        for file in map(mapping, items(manifest.get("files"))):
+            if match := _PART.search(text(file.get("url"), 1024) or ""):
+                records = mapping(file.get("meta")).get("record_count")
+                updated = dt.date.fromisoformat(match[1])
+                found.append(Part(f"{self._base}{match[0]}", updated, records if isinstance(records, int) else 0))
+        return sorted((p for p in found if since is None or p.updated > since), key=lambda p: (p.updated, p.name))
+
+    def works(self, part: Part, year: int | None, keep: Keep, set_aside: list[SetAside]) -> Iterator[Work]:
+        """The works of a file that are of `year`. Raises SourceError when the file breaks off."""
+        read = self._parquet if part.name.endswith(".parquet") else self._lines
+        number = 0
+        try:
+            for number, record in read(part.name, year, keep):
+                try:
+                    if isinstance(record, orjson.JSONDecodeError):
+                        raise UnreadableRecord(f"not JSON: {record}")
+                    if keep(record) and ((work := work_from_openalex(record)).year == year or year is None):
+                        yield work
+                except UnreadableRecord as error:
+                    set_aside.append(SetAside(f"{part.name} record {number}", str(error)))
+        except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
+            cause = f"the file breaks off after record {number}: {str(error).splitlines()[0][:200]}"
+            set_aside.append(SetAside(part.name, cause))
+            raise SourceError(f"{part.name}: {cause}.", "Copy the file again; the rest was read.") from None
+
+    def _lines(self, name: str, year: int | None, keep: Keep) -> Iterator[tuple[int, Any]]:
+        # Most lines are of another year; looking for the year in the text is far cheaper than reading all JSON.
+        wanted = None if year is None else re.compile(rb'"publication_(?:year":\s*%d\b|date":\s*"%d-)' % (year, year))
+        with self._folder.stream(name) as stream:
+            for number, line in enumerate(_lines_of(stream), start=1):
+                if not line.strip() or (wanted is not None and not wanted.search(line) and line.endswith(b"}")):
+                    continue
+                try:
+                    yield number, orjson.loads(line)
+                except orjson.JSONDecodeError as error:
+                    yield number, error
+
+    def _parquet(self, name: str, year: int | None, keep: Keep) -> Iterator[tuple[int, Any]]:
+        with self._folder.random_access(name) as opened:
+            file = pq.ParquetFile(opened)
+            wanted = [f for f in {*SELECT.split(","), *keep.fields} if f in file.schema_arrow.names]
+            number = 0
+            for batch in file.iter_batches(_ROWS, columns=wanted):
+                years = batch.column("publication_year").to_pylist() if "publication_year" in wanted else []
+                rows = batch if year is None else batch.filter(pa.array([y in (year, None) for y in years], pa.bool_()))
+                for record in rows.to_pylist():
+                    number += 1
+                    yield number, record
+                number += len(batch) - len(rows)
+
+    def deleted_among(self, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[str, str]]:
+        """Of the works with these numbers, in rising order, those that the snapshot names as deleted, each with the day.
+
+        The list has tens of millions of lines and is read as a stream; a release from before it existed has none.
+        """
+        name = next((f"{self._base}{each}" for each in _DELETED if self._folder.has(f"{self._base}{each}")), None)
+        if name is None or not len(numbers):
+            return
+        try:
+            with self._folder.stream(name) as stream:
+                for batch in _deletions(stream):
+                    trimmed = pc.utf8_ltrim(batch.column("work_id"), _PREFIX)
+                    rows = batch.append_column("number", trimmed).filter(pc.utf8_is_digit(trimmed))
+                    found = rows.column("number").cast(pa.int64()).to_numpy(zero_copy_only=False)
+                    places = np.searchsorted(numbers, found).clip(max=len(numbers) - 1)
+                    ours = rows.filter(pa.array(numbers[places] == found))
+                    yield from ((f"W{row['number']}", row["deleted_date"]) for row in ours.to_pylist())
+        except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
+            cause = str(error).splitlines()[0][:200]
+            raise SourceError(f"{name} cannot be read: {cause}.", "Copy the file again.") from None
+
+
+def _deletions(stream: Any) -> Iterable[pa.RecordBatch]:
+    columns = ("work_id", "deleted_date")
+    batches: Iterable[pa.RecordBatch] = pa_csv.open_csv(
+        stream,
+        parse_options=pa_csv.ParseOptions(invalid_row_handler=lambda row: "skip"),
+        convert_options=pa_csv.ConvertOptions(
+            include_columns=columns, column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False
+        ),
+    )
+    return batches
+
+
+def _lines_of(stream: Any) -> Iterator[bytes]:
+    """Lines without their ends; only what one reading brought is held."""
+    rest = b""
+    while data := stream.read(1 << 20):
+        *lines, rest = (rest + bytes(data)).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def folders(parts: Iterable[Part]) -> Iterator[tuple[dt.date, list[Part]]]:
+    """The files by the day on which their records were updated."""
+    by_day: dict[dt.date, list[Part]] = {}
+    for part in parts:
+        by_day.setdefault(part.updated, []).append(part)
+    yield from by_day.items()

@@ -1,0 +1,96 @@
+"""A crowd of urgent works that must wait for a slow provider does not hold up the works behind it, nor is it moved about."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docstokg_assets.config import load_config
+from docstokg_assets.domain.works import Location, Work
+from docstokg_assets.engine.progress import Progress
+from docstokg_assets.runs.run import DownloadRun, open_services
+
+PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
+FAST_HOSTS = [f"fast{n}.example" for n in range(5)]
+SLOW, FAST = 2_000, 100
+
+
+class _Web(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    asked: Counter[str]
+
+    def do_GET(self) -> None:
+        self.asked[self.path.split("/")[2]] += 1
+        self.send_response(200)
+        self.send_header("Content-Type", "application/pdf")
+        self.send_header("Content-Length", str(len(PDF)))
+        self.end_headers()
+        self.wfile.write(PDF)
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.fixture
+def web() -> Iterator[tuple[str, Counter[str]]]:
+    asked: Counter[str] = Counter()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Web", (_Web,), {"asked": asked}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    server.shutdown()
+    server.server_close()
+
+
+def works() -> Iterator[Work]:
+    """The newest are the most urgent."""
+    for n in range(SLOW):
+        yield _work(f"A{n:04}", 2025, "slow.example")
+    for n in range(FAST):
+        yield _work(f"B{n:04}", 2020, FAST_HOSTS[n % len(FAST_HOSTS)])
+
+
+def _work(work_id: str, year: int, host: str) -> Work:
+    place = Location(pdf_url=f"http://{host}/{work_id}.pdf", is_oa=True)
+    return Work(work_id, title=f"Work {work_id}", year=year, locations=(place,))
+
+
+@pytest.mark.requirement("HTTP-10")
+def test_works_behind_a_crowd_that_waits_are_done_while_it_waits(web: tuple[str, Counter[str]], tmp_path: Path) -> None:
+    proxy, asked = web
+    settings = {
+        "data_root": str(tmp_path),
+        "workers": 4,
+        "http.proxy": proxy,
+        "http.allow_http_hosts": ["slow.example", *FAST_HOSTS],
+        "http.contact_email": "crawler@library-of-tests.edu",
+        "robots.enabled": False,
+        "rate_limit.policies": {"*": "1000/second burst 100", "slow.example": "0.33/second"},
+        "rate_limit.concurrency": {"slow.example": 1},
+        "resolvers.order": ["openalex"],
+    }
+    stop = threading.Event()
+    most_open: list[int] = []
+    with open_services(load_config(None, {}, settings).value) as services:
+        catalog = services.catalog
+
+        def look(progress: Progress) -> None:
+            most_open.append(progress.open)
+            if catalog.queue_counts(2020).done == FAST:
+                stop.set()
+
+        with DownloadRun(services, stop=stop) as run:
+            run.store_and_enqueue(works())
+            result = run.drain(of_run=True, deadline_s=60.0, on_progress=look)
+        slow = catalog.queue_counts(2025)
+    fast_asked = sum(asked[host] for host in FAST_HOSTS)
+    assert (fast_asked, result.ended) == (FAST, "stopped")
+    assert asked["slow.example"] == slow.done <= 1 + result.elapsed_s / 3  # its pace was kept meanwhile
+    assert slow.total - slow.done == SLOW - asked["slow.example"]
+    assert result.parked <= 200  # most of the crowd was left where it was
+    assert max(most_open) <= 64
