@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
+from resources.errors import ExplainedError
+
 _BUFFER = 1 << 20
 
 _TRIES = 10  # several readers at once may each meet several refusals in a row
 
 
-class FolderError(Exception):
+class FolderError(ExplainedError):
     """What cannot be read: its name, why, and the remedy."""
 
 

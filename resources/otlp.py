@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from resources.errors import ExplainedError
 from resources.http.redact import redact_url
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _EXPORTER_LOG.addHandler(logging.NullHandler())  # else what it says after its e
 _EXPORTER_LOG.propagate = False
 
 
-class OtlpError(Exception):
+class OtlpError(ExplainedError):
     """The collector did not take what was sent; the message says which one and what the exporter said."""
 
 

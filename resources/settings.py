@@ -18,6 +18,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from resources.errors import ExplainedError
 from resources.http.redact import redact_url
 from resources.layers import (
     CONFIG_VARIABLE,
@@ -53,7 +54,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class SettingsError(Exception):
+class SettingsError(ExplainedError):
     """Everything that is wrong with the configuration, one sentence a problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:

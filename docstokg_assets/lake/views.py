@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from docstokg_assets.lake.writer import SCHEMAS, Exported, LakeWriter, ManifestSource, export_manifest
+from resources.errors import ExplainedError
 from resources.lake.files import LakeFiles, LakeFolder, quoted
 from resources.records import Answer
 from resources.whole_file import whole_file
@@ -35,7 +36,7 @@ FROM outcomes WHERE path IS NOT NULL AND reason IN ('ok', 'not-modified', 'html-
 """
 
 
-class QueryError(Exception):
+class QueryError(ExplainedError):
     """A query that was refused or failed; the message is for the person who wrote it."""
 
 

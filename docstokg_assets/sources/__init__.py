@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from resources.errors import ExplainedError
+
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
@@ -17,7 +19,7 @@ class SetAside:
     text: str = ""
 
 
-class SourceError(Exception):
+class SourceError(ExplainedError):
     """A source of works cannot go on: what happened, what helps, and when trying again makes sense (epoch seconds)."""
 
     def __init__(self, message: str, remedy: str, retry_at: float | None = None) -> None:

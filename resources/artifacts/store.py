@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from resources.errors import ExplainedError
+
 CAS = "cas"
 QUARANTINE = "quarantine"  # the folder of files that are not what they say
 
 
-class StoreError(Exception):
+class StoreError(ExplainedError):
     """The store cannot do what was asked; the message names the path and the remedy."""
 
 
 class StoreFull(StoreError):
     """There is no room left on the disk of the store."""
+
+    out_of_space = True
 
 
 class Unreadable(StoreError):

@@ -42,6 +42,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from resources.catalog.migrations import NewerCatalog, mark_as_new, migrate
 from resources.catalog.schema import meta, metadata
+from resources.errors import ExplainedError
 from resources.mounts import refuse_network_filesystem
 from resources.records import CATALOG_SCHEMA_VERSION
 
@@ -56,12 +57,14 @@ PATIENCE_S = 60.0
 BUSY_TIMEOUT_S = 30.0
 
 
-class CatalogError(Exception):
+class CatalogError(ExplainedError):
     """The catalog cannot be used; the message names it, what is wrong and the remedy."""
 
 
 class CatalogFull(CatalogError):
     """There is no room left on the disk of the catalog."""
+
+    out_of_space = True
 
 
 class TransactionLost(CatalogError):

@@ -18,6 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 import redis
 
+from resources.errors import ExplainedError
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -33,7 +35,7 @@ CREATE TABLE IF NOT EXISTS entries (
 """
 
 
-class CacheUnavailable(Exception):
+class CacheUnavailable(ExplainedError):
     """The cache cannot be read or written at the moment."""
 
 

@@ -28,13 +28,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from resources.errors import ExplainedError
 from resources.records import Reason
 
 if TYPE_CHECKING:
     from resources.http.messages import Unfinished
 
 
-class HttpError(Exception):
+class HttpError(ExplainedError):
     reason: Reason = Reason.CONN_ERROR
 
     def __init__(self, message: str, *, url: str = "", until: float | None = None) -> None:

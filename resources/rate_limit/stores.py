@@ -13,10 +13,12 @@ from typing import Protocol
 from pyrate_limiter import InMemoryStateStore, Rate, StateStore
 from pyrate_limiter.abstracts.algorithm import State
 
+from resources.errors import ExplainedError
+
 StoreFactory = Callable[[str], StateStore]
 
 
-class LimiterUnavailable(Exception):
+class LimiterUnavailable(ExplainedError):
     """The store cannot be asked. Requests stop; they never go out unthrottled."""
 
 

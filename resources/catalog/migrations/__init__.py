@@ -8,6 +8,8 @@ from pathlib import Path
 
 from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect, select
 
+from resources.errors import ExplainedError
+
 HEAD = "0002"  # the newest file in versions/
 _marks = Table(  # as alembic itself makes it
     "alembic_version",
@@ -17,7 +19,7 @@ _marks = Table(  # as alembic itself makes it
 )
 
 
-class NewerCatalog(Exception):
+class NewerCatalog(ExplainedError):
     """The catalog has been through a revision that this program does not know."""
 
 

@@ -1,0 +1,24 @@
+"""The base of errors that explain themselves, and the one way to translate a library's errors into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+
+class ExplainedError(Exception):
+    """An error whose message names the thing, the place and the remedy. People see the message, never a stack trace."""
+
+    out_of_space: ClassVar[bool] = False  # the disk or the bucket is full: the command ends with its own exit code
+
+
+@contextmanager
+def translate_errors(
+    kinds: type[Exception] | tuple[type[Exception], ...], translate: Callable[[Any], ExplainedError]
+) -> Iterator[None]:
+    """Raise `translate(error)` in the place of a library's error of one of `kinds`."""
+    try:
+        yield
+    except kinds as error:
+        raise translate(error) from error
