@@ -30,7 +30,7 @@ settings.load_profile("any machine")
 LONG = ("ui", "cluster", "test_demo.py", "crashes", "defs", "cli", "faults", "test_docs.py", "test_run.py")
 
 # Markers by folder, or by the beginning of a file name where a file differs from its folder: the longest prefix wins.
-# `make check` leaves out `slow` and `e2e`.
+# `pytest --fast` (`make check`) does not even import files that are `slow` or `e2e`.
 MARKERS = {
     "cli/": "e2e",
     "cluster/": "e2e",
@@ -40,28 +40,35 @@ MARKERS = {
     "docs/": "e2e",
     "docs/test_project": "unit",
     "domain/": "unit",
+    "domain/test_pdf_match": "integration",
     "engine/": "integration slow",
     "engine/test_download": "unit",
     "engine/test_search": "unit",
     "faults/": "integration slow",
     "faults/test_map": "unit",
-    "lake/": "integration",
+    "lake/": "integration slow",
+    "lake/test_columns": "unit",
     "landing/": "unit",
     "reporting/": "integration",
+    "reporting/test_run_files": "integration slow",
     "resolvers/": "integration slow",
     "resolvers/test_examples": "unit",
     "resolvers/test_independence": "unit",
     "resolvers/test_planning": "unit",
     "resources/": "integration",
     "resources/artifacts/": "integration slow",
+    "resources/catalog/test_lost_connections": "integration slow",
+    "resources/catalog/test_migrations": "integration slow",
     "resources/catalog/test_processes": "integration slow",
     "resources/http/test_posts": "integration slow",
+    "resources/http/test_source": "integration slow",
     "resources/http/test_wire": "integration slow",
     "resources/pdf/": "integration slow",
     "resources/rate_limit/": "integration slow",
     "runs/": "integration slow",
     "sandbox/": "integration slow",
     "sources/": "integration",
+    "sources/test_snapshot": "integration slow",
     "test_public_names": "unit",
     "ui/": "e2e",
 }
@@ -71,6 +78,18 @@ def markers_for(path: Path) -> list[str]:
     """Return the markers of a test file: `unit`, `integration` or `e2e`, and `slow` where it applies."""
     name = path.relative_to(Path(__file__).parent).as_posix()
     return MARKERS[max((prefix for prefix in MARKERS if name.startswith(prefix)), key=len)].split()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out files marked slow or e2e, without importing them")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out slow files where `--fast` is given."""
+    is_test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    if config.getoption("--fast") and is_test and {"slow", "e2e"} & set(markers_for(collection_path)):
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
