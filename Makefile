@@ -17,7 +17,7 @@ export DAGSTER_HOME
 export DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup instance demo ui known-year materialize test clean
+.PHONY: help setup instance demo ui known-year materialize lint check definitions test clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -65,11 +65,20 @@ materialize: known-year instance  ## collect one year from a shell or CI: make m
 	  -m docstokg_assets.definitions 2>&1 | tee $(DAGSTER_HOME)/materialize.log" || \
 	  { sed -nE 's/^dagster\..*(Failure|Error): /content: /p' $(DAGSTER_HOME)/materialize.log | tail -n 1; exit 2; }
 
-test: $(STAMP)  ## lint, types, import rules and all tests
+lint: $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+check: lint  ## before each commit: lint, types, import contract and the fast tests, about a minute
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile --fast
+
+definitions: instance
+	@PYTHONWARNINGS=ignore $(BIN)/dg check defs
+	@PYTHONWARNINGS=ignore $(BIN)/dagster definitions validate -m docstokg_assets.definitions
+
+test: lint definitions  ## everything: `make check`, the Dagster definitions, and all tests
 	@$(BIN)/python -m pytest -n 4 --dist loadfile
 
 clean:  ## remove the environment and the demo's data; other data and the run history stay

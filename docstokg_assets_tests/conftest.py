@@ -1,4 +1,4 @@
-"""What several rooms' tests build on: sandboxes and configurations for them, real servers, and raw ones with polite clients."""
+"""Fixtures for all tests: sandboxes and their configurations, real servers, raw servers, and the marker of each test."""
 
 from __future__ import annotations
 
@@ -20,18 +20,87 @@ from docstokg_assets_tests.support.polite import FakeClock, PoliteClients, RawRe
 from docstokg_assets_tests.support.servers import Postgres, SeaweedFs, Valkey, s3_bucket
 from resources.catalog.catalog import Catalog
 
-# How long an example takes says more about the machine than about us.
+pytest_plugins = ("docstokg_assets_tests.support.telemetry",)
+
+# No deadline per example: it would measure the machine.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-# Files that take long begin first, so that no worker is left alone with one at the end (`--dist loadfile`).
+# Slow files start first, so that no worker is left alone with one at the end (`--dist loadfile`).
 LONG = ("ui", "cluster", "test_demo.py", "crashes", "defs", "cli", "faults", "test_docs.py", "test_run.py")
+
+# Markers by folder, or by the beginning of a file name where a file differs from its folder: the longest prefix wins.
+# `pytest --fast` (`make check`) does not even import files that are `slow` or `e2e`.
+MARKERS = {
+    "cli/": "e2e",
+    "cluster/": "e2e",
+    "config/": "unit",
+    "crashes/": "e2e",
+    "defs/": "e2e",
+    "docs/": "e2e",
+    "docs/test_project": "unit",
+    "domain/": "unit",
+    "domain/test_pdf_match": "integration",
+    "engine/": "integration slow",
+    "engine/test_download": "unit",
+    "engine/test_search": "unit",
+    "faults/": "integration slow",
+    "faults/test_map": "unit",
+    "lake/": "integration slow",
+    "lake/test_columns": "unit",
+    "landing/": "unit",
+    "reporting/": "integration",
+    "reporting/test_run_files": "integration slow",
+    "resolvers/": "integration slow",
+    "resolvers/test_examples": "unit",
+    "resolvers/test_independence": "unit",
+    "resolvers/test_planning": "unit",
+    "resources/": "integration",
+    "resources/artifacts/": "integration slow",
+    "resources/catalog/test_lost_connections": "integration slow",
+    "resources/catalog/test_migrations": "integration slow",
+    "resources/catalog/test_processes": "integration slow",
+    "resources/http/test_posts": "integration slow",
+    "resources/http/test_source": "integration slow",
+    "resources/http/test_wire": "integration slow",
+    "resources/pdf/": "integration slow",
+    "resources/rate_limit/": "integration slow",
+    "runs/": "integration slow",
+    "sandbox/": "integration slow",
+    "sources/": "integration",
+    "sources/test_snapshot": "integration slow",
+    "test_public_names": "unit",
+    "ui/": "e2e",
+}
+
+
+def markers_for(path: Path) -> list[str]:
+    """Return the markers of a test file: `unit`, `integration` or `e2e`, and `slow` where it applies."""
+    name = path.relative_to(Path(__file__).parent).as_posix()
+    return MARKERS[max((prefix for prefix in MARKERS if name.startswith(prefix)), key=len)].split()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out files marked slow or e2e, without importing them")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out slow files where `--fast` is given."""
+    is_test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    if config.getoption("--fast") and is_test and {"slow", "e2e"} & set(markers_for(collection_path)):
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests by folder and sort the slow files to the front."""
+
     def place(item: pytest.Item) -> int:
         return next((n for n, name in enumerate(LONG) if name in item.path.parts), len(LONG))
 
+    for item in items:
+        for marker in markers_for(item.path):
+            item.add_marker(marker)
     items.sort(key=place)
 
 
@@ -105,8 +174,13 @@ def polite(tmp_path: Path) -> Iterator[PoliteClients]:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    with Catalog.open(tmp_path / "catalog.sqlite3") as opened:
+def data_root(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def catalog(data_root: Path) -> Iterator[Catalog]:
+    with Catalog.open(data_root / "catalog.sqlite3") as opened:
         yield opened
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from docstokg_assets import __version__
 from docstokg_assets.cli.ending import tell
 
 # module → name of its group; without a name its commands stand at the top. A new module of commands is added here.
@@ -51,9 +52,7 @@ def build_app() -> typer.Typer:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"content {version('docstokg-contentdownload')}")
+        typer.echo(f"content {__version__}")
         raise typer.Exit
 
 

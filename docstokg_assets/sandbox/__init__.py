@@ -1,9 +1,8 @@
-"""The scholarly simulated scholarly web: a seeded, repeatable play of the scholarly web on loopback.
+"""The simulated scholarly web (the sandbox): a seeded, repeatable server on loopback.
 
 A forward proxy with its own throw-away CA answers as OpenAlex, Unpaywall, Crossref, doi.org, arXiv, PMC, Europe PMC,
-the Wayback Machine and a few dozen invented publishers do. The package is independent of the rest of the project: it
-knows nothing of resolvers, plans or outcomes, and production code reaches it only through `http.proxy` and
-`http.ca_bundle`.
+the Wayback Machine and a few dozen invented publishers do. The package imports nothing from the rest of the project,
+and production code reaches it only through `http.proxy` and `http.ca_bundle`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`python -m docstokg_assets.sandbox`: the server as a process of its own, as `Sandbox.start` runs it.
+"""`python -m docstokg_assets.sandbox`: run the server as a separate process, as `Sandbox.start` does.
 
-It prints one JSON line with its port and CA bundle when it is ready. People use `content sandbox serve`.
+Prints one JSON line with its port and CA bundle when it is ready. On the command line use `content sandbox serve`.
 """
 
 from __future__ import annotations

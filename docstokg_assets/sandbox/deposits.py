@@ -1,6 +1,6 @@
-"""Works that lie in a repository which knows them by a number of its own: their DOIs, pages and files, and the way back.
+"""Works in repositories with record numbers of their own: DOI, page and file of each, and the work for each of these.
 
-The played repositories in `hosts/` answer from here; `scenario.py` tells OpenAlex of the page, never of the file.
+The simulated repositories in `hosts/` answer from here; `scenario.py` gives OpenAlex the page, never the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POSTED = re.compile(r"10\.(?:1101|64898)/(\d{4})\.\d\d\.\d\d\.(\d{7})")
 
 @dataclass(frozen=True, slots=True)
 class Deposit:
-    """In templates: `{code}` is the work, `{guid}` the same in five letters, `{number}` what it is inside its year, `{date}`."""
+    """Templates use `{code}` (the work), `{guid}` (the same in five letters), `{number}` (within its year) and `{date}`."""
 
     source: str
     doi: str
@@ -87,7 +87,7 @@ def guid(year: int, index: int) -> str:
 
 
 def numbers_in(text: str) -> tuple[int, int] | None:
-    """Year and index of the work that a DOI or path of OSF, bioRxiv or medRxiv names."""
+    """Return year and index of the work named by a DOI or path of OSF, bioRxiv or medRxiv."""
     if posted := POSTED.search(text):
         return int(posted[1]), int(posted[2])
     if named := GUID.search(text):

@@ -1,7 +1,7 @@
 """Faults that are switched on while the server runs: by host and path pattern, for the first N requests or for all.
 
-A fault replaces or spoils the answer that would have been given. It is plain data (JSON over the control API); the
-bytes on the wire are the business of `server.py`.
+A fault replaces or damages the normal answer. It is plain data (JSON over the control API); `server.py` writes the
+bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .wire import Request, Response, redirect
 
 @dataclass
 class Fault:
-    """What goes wrong. Several effects may be combined; `times=None` means until it is cleared."""
+    """One fault. Effects can be combined; `times=None` keeps it active until it is cleared."""
 
     host: str = "*"  # glob over the host
     path: str = "*"  # glob over path and query
@@ -62,7 +62,7 @@ class Fault:
 
     @property
     def replaces(self) -> bool:
-        """Whether the host is not asked at all."""
+        """Whether the fault answers instead of the host."""
         return bool(self.status or self.loop or self.redirect or self.wall or self.close)
 
     def answer(self, request: Request) -> Response:
@@ -79,7 +79,7 @@ class Fault:
         return Response(self.status or 200, b"fault", "text/plain")
 
     def spoil(self, response: Response) -> Response:
-        """Effects on top of an answer, its own or the host's."""
+        """Apply the effects to an answer of the fault or of the host."""
         if self.body is not None:
             response.body = self.body.encode() * self.body_repeat
         if self.body_hex is not None:
@@ -97,7 +97,7 @@ class Fault:
 
 
 class Faults:
-    """The faults switched on at present, in the order in which they were added; the first that matches applies."""
+    """The active faults in the order in which they were added; the first match applies."""
 
     def __init__(self) -> None:
         self._active: list[Fault] = []

@@ -1,7 +1,7 @@
-"""The files themselves: small real PDFs, JATS articles, and HTML pages of several styles.
+"""Build the files: small valid PDFs, JATS articles, and HTML pages of several styles.
 
 Everything is a pure function of a work and made in microseconds: a PDF is a page of text plus a slice of one shared
-block of random bytes. Which page stands at which address, and with which headers, is not decided here.
+block of random bytes. `scenario.py` decides which page has which URL; `hosts/` sets the headers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ODD_PDFS = ("other", "supplement", "abstract")
 
 
 class FileMaker:
-    """Makes the files of works; holds nothing but the shared block of random bytes."""
+    """Build the files of works; the only state is the shared block of random bytes."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -31,13 +31,13 @@ class FileMaker:
         return f'"{blake2b(f"{self.seed}|{work.code}|{kind}".encode(), digest_size=9).hexdigest()}"'
 
     def pdf(self, work: Work) -> bytes:
-        """A valid one-page PDF with title and DOI as text, the full title in /Info, and 2-200 KB in size."""
+        """Return a valid one-page PDF of 2-200 KB with title and DOI as text and the full title in /Info."""
         size = filler_size(work.rolls[8])
         start = work.rolls[9] % (_BLOCK_SIZE - size)
         return make_pdf(work.title, work.doi or work.id, author(work), self._block[start : start + size], work.code)
 
     def odd_pdf(self, work: Work, style: str) -> bytes:
-        """Whole and valid, but not the article: another paper, the supplement, or one page of abstract."""
+        """Return a valid PDF that is not the article: another paper, the supplement, or one page of abstract."""
         title, doi, lines = work.title, work.doi or work.id, _ARTICLE
         if style == "other":
             title, doi = "A catalogue of lighthouses on the northern coast", f"10.555599/lighthouse.{work.code}"
@@ -48,7 +48,7 @@ class FileMaker:
         return make_pdf(title, doi, author(work), self._block[:2_000], work.code, lines)
 
     def bench_pdf(self, number: int) -> bytes:
-        """PDF for benchmarks: unique bytes for each number, 50-200 KB."""
+        """Return a PDF for benchmarks: 50-200 KB, different bytes for each number."""
         size = 50_000 + number * 7_919 % 150_000
         return make_pdf(
             f"Benchmark {number}", f"10.5555/bench.{number}", "Nobody", self._block[:size], f"{number:011d}"
@@ -59,7 +59,7 @@ class FileMaker:
 
 
 def filler_size(roll: int) -> int:
-    """Log-uniform between the smallest and the largest size: many small papers, few large ones."""
+    """Return a size, log-uniform between the smallest and the largest: many small papers, few large ones."""
     return int(_SMALLEST * (_LARGEST / _SMALLEST) ** (roll / 2**32)) - MARGIN
 
 
@@ -139,7 +139,7 @@ def _meta(work: Work) -> str:
 
 
 def _links(file: str, style: str) -> tuple[str, str]:
-    """(head, body) markup by which a landing page points at its file."""
+    """Return the (head, body) markup with which a landing page links to its file."""
     url = html.escape(file)
     if not file:
         return "", '<p class="access">Access through your institution or <a href="/purchase">buy this article</a>.</p>'

@@ -1,7 +1,7 @@
-"""The handle by which tests, demos and benchmarks hold a running sandbox.
+"""The handle with which tests, demos and benchmarks control a running sandbox.
 
-The server is a process of its own, which ends when its parent does. Control calls go straight to loopback with the
-standard library, never through the client of the product.
+The server is a separate process that exits with its parent. Control calls go straight to loopback with the standard
+library, never through the project's HTTP client.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .universe import Universe
 
 
 class SandboxError(RuntimeError):
-    """The sandbox did not start or did not answer as it should."""
+    """The sandbox did not start, or did not answer as expected."""
 
 
 class Sandbox:
-    """A running scholarly simulated scholarly web. Use `Sandbox.start(...)`, preferably as a context manager."""
+    """A running sandbox. Use `Sandbox.start(...)`, preferably as a context manager."""
 
     def __init__(self, process: subprocess.Popen[str], port: int, ca_bundle: Path, universe: Universe) -> None:
         self._process = process
@@ -92,7 +92,7 @@ class Sandbox:
         self.control("DELETE", "faults")
 
     def arrivals(self, host: str | None = None) -> list[dict[str, Any]]:
-        """What arrived, oldest first: time (server's monotonic clock), host, method, path, status, user_agent."""
+        """Return the requests received, oldest first: time (server's monotonic clock), host, method, path, status, user_agent."""
         result: list[dict[str, Any]] = self.control("GET", f"arrivals?host={quote(host)}" if host else "arrivals")
         return result
 
@@ -108,11 +108,11 @@ class Sandbox:
         self.control("POST", "limits", {"enforce": on})
 
     def reset(self) -> None:
-        """Forget faults, arrivals, violations and budgets."""
+        """Clear faults, received requests, violations and budgets."""
         self.control("POST", "reset")
 
     def stop(self) -> None:
-        """Close the server's standard input, on which it ends; kill it only if it does not."""
+        """Close the server's standard input, which stops it; kill it if it does not stop."""
         for stream in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 if stream is not None:

@@ -1,6 +1,6 @@
-"""What those who index other people's repositories and journals know of a work: derived from where its copies are.
+"""What indexes of repositories and journals know about a work, derived from the locations of its copies.
 
-Shared by the played services in `hosts/`; how each of them says it is its own business.
+Shared by the simulated services in `hosts/`, each of which formats it in its own way.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def repository_copies(scenario: Scenario) -> list[Location]:
 
 
 def journal_copy(scenario: Scenario) -> Location | None:
-    """The publisher's own copy, where the journal is an open one."""
+    """Return the publisher's own copy if the journal is open access."""
     first = scenario.locations[0] if scenario.locations else None
     return first if first and first.is_oa and first.license and first.venue and first.venue.kind == "journal" else None
 
 
 def quoted_works(universe: Universe, query: str) -> list[Work]:
-    """The works whose DOIs stand in quotation marks in a query."""
+    """Return the works whose DOIs are quoted in a query."""
     found = (universe.by_doi(re.sub(r"\\(.)", r"\1", doi)) for doi in _DOI.findall(query))
     return [work for work in found if work is not None]
 
@@ -40,5 +40,5 @@ def bearer(request: Request) -> str:
 
 
 def is_good_key(key: str) -> bool:
-    """In the sandbox, as for OpenAlex, every key that begins like this is somebody's."""
+    """Whether a key is valid: as for OpenAlex, any key with this prefix is."""
     return key.startswith("sandbox-")

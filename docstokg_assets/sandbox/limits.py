@@ -1,8 +1,8 @@
-"""The published rate limits, counted as the services would count them.
+"""Published rate limits, counted as the services count them.
 
 Arrivals fall into sliding windows; a window that overflows is a violation, and with enforcement on the request is
-answered as the real service answers it. The windows are 5 % shorter than published, because a client that keeps the
-pace exactly still sees its requests jitter on the way.
+answered as the real service answers it. The windows are 5 % shorter than published, to allow for jitter between
+sending and arrival.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LIMITS: tuple[Limit, ...] = (
 
 
 class Windows:
-    """Sliding windows by name, and the violations seen."""
+    """Sliding windows by name, and the violations counted."""
 
     def __init__(self, clock: Callable[[], float], enforce: bool = True) -> None:
         self._clock = clock
@@ -71,7 +71,7 @@ class Windows:
         self._by_host = {host: [lim for lim in LIMITS if host in lim.hosts] for lim in LIMITS for host in lim.hosts}
 
     def check(self, name: str, count: int, seconds: float, request: Request) -> bool:
-        """Count an arrival; True when it may be answered normally."""
+        """Count an arrival; return whether it is within the limit."""
         now = self._clock()
         window = self._arrivals.setdefault(name, deque())
         horizon = now - seconds * GRACE
@@ -84,11 +84,11 @@ class Windows:
             {"time": now, "limit": name, "host": request.host, "path": request.path, "seen": len(window)}
         )
         if self.enforce:
-            window.pop()  # a refused request does not prolong the refusal
+            window.pop()  # refused requests do not count
         return not self.enforce
 
     def refuse(self, request: Request) -> Response | None:
-        """The refusal for a host with a plain limit, or None."""
+        """Return the refusal for a host over its limit, or None."""
         for limit in self._by_host.get(request.host, ()):
             if request.path.startswith(limit.prefix) and not self.check(
                 limit.name, limit.count, limit.seconds, request

@@ -1,7 +1,7 @@
-"""Lists of works for OpenAlex queries: filters, order and position, without walking through the universe if possible.
+"""Lists of works for OpenAlex queries: filters, order and position, without a scan of the universe where possible.
 
-Filters on year and date select whole days, whose works are known by arithmetic; a page of a year with a million works
-costs a page. Any other filter needs one pass over the selected days; the numbers found are kept for the following
+Filters on year and date select whole days, whose works are computed; a page of a year with a million works costs one
+page. Any other filter needs one pass over the selected days; the numbers found are kept for the following
 pages.
 """
 
@@ -25,11 +25,11 @@ _YEAR_ONE, _YEAR_LAST = dt.date(1, 1, 1), dt.date(9999, 12, 31)
 
 
 class QueryError(Exception):
-    """A query that OpenAlex would answer with 400."""
+    """A query that OpenAlex answers with 400."""
 
 
 class PlanRequired(Exception):
-    """A filter that is not in the plan of the caller's key."""
+    """A filter that the plan of the caller's key does not include."""
 
 
 class RawComma(Exception):
@@ -83,7 +83,7 @@ def _lineage(work: Work) -> tuple[str, ...]:
 
 
 class Listing:
-    """Answers queries over one universe."""
+    """Answer queries over one universe."""
 
     def __init__(self, universe: Universe) -> None:
         self._universe = universe
@@ -206,7 +206,7 @@ class Listing:
     # -- answering
 
     def page(self, query: Query, start: int, size: int) -> tuple[int, list[Work]]:
-        """(number of all works found, the works from a position on)."""
+        """Return the number of matching works and the works from a position on."""
         if query.only is not None:
             chosen = [w for w in query.only if query.first <= w.date <= query.last and all(t(w) for t in query.tests)]
             return len(chosen), chosen[start : start + size]
@@ -217,7 +217,7 @@ class Listing:
         return len(spots), [self._universe.work(*divmod(n, 10_000_000)) for n in spots[start : start + size]]
 
     def years(self, query: Query) -> Counter[int]:
-        """How many works were found of each year."""
+        """Return the number of matching works per year."""
         if query.only is not None:
             return Counter(work.year for work in self.page(query, 0, len(query.only))[1])
         if query.tests:
@@ -241,7 +241,7 @@ class Listing:
 
 
 class _Days:
-    """The works of a span of days as one ordered sequence, by arithmetic alone."""
+    """The works of a span of days as one ordered sequence, computed rather than stored."""
 
     def __init__(self, universe: Universe, query: Query) -> None:
         self._universe = universe

@@ -1,7 +1,7 @@
 """How often each kind of work occurs: archetypes, their weights, and the named profiles.
 
-An archetype is one way in which a work can (or cannot) be had. This module only holds the numbers and checks overrides
-from YAML or JSON; what an archetype looks like on the web is told in `scenario.py`.
+An archetype is one way in which the full text is available, or not. This module holds the numbers and checks overrides
+from YAML or JSON; `scenario.py` defines what each archetype looks like on the web.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Mix:
     html_only: float = 1.0
     jats_only: float = 1.0
     wayback_only: float = 2.0
-    zenodo: float = 0.0  # repositories with a resolver of their own are no part of the default mix
+    zenodo: float = 0.0  # the default mix has no repositories with their own resolver
     figshare: float = 0.0
     osf: float = 0.0
     biorxiv: float = 0.0
@@ -77,7 +77,7 @@ class Mix:
     wall: float = 2.0
     corrupt: float = 0.7
     robots: float = 0.3
-    wrong_paper: float = 0.0  # these three only where a test or a trial asks for them
+    wrong_paper: float = 0.0  # these three only on request
     wrong_only: float = 0.0
     abstract_only: float = 0.0
     strange: float = 0.005  # share of records with strange fields
@@ -88,7 +88,7 @@ class Mix:
         return [(name, float(getattr(self, name))) for name in ARCHETYPES]
 
     def override(self, values: Mapping[str, Any]) -> Mix:
-        """A mix with some numbers changed; an unknown name is an error that lists the known ones."""
+        """Return a copy with some numbers changed; an unknown name raises an error that lists the known ones."""
         known = {f.name for f in fields(self)}
         unknown = sorted(set(values) - known)
         if unknown:
@@ -100,7 +100,7 @@ class Mix:
 
     @classmethod
     def load(cls, profile: str = "default", overrides: str | Mapping[str, Any] | None = None) -> Mix:
-        """A profile by name, with overrides as a mapping or as YAML/JSON text."""
+        """Return a profile by name, with overrides as a mapping or as YAML/JSON text."""
         if profile not in PROFILES:
             raise ValueError(f"unknown profile {profile!r}; known: {', '.join(sorted(PROFILES))}")
         mix = PROFILES[profile]

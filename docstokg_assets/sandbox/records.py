@@ -1,7 +1,7 @@
-"""A work as OpenAlex, Unpaywall and Crossref describe it.
+"""Records of a work as OpenAlex, Unpaywall and Crossref send them.
 
-Shapes only: every function turns a work and its scenario into the JSON object that the service would send. Filters,
-paging, errors and headers belong to `hosts/`.
+Each function turns a work and its scenario into the JSON object of the service. Filters, paging, errors and headers
+are in `hosts/`.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _authorship(work: Work) -> Json:
 
 
 def openalex(work: Work, scenario: Scenario) -> Json:
-    """The full OpenAlex record, strange fields included where the work is a strange one."""
+    """Return the full OpenAlex record, with malformed fields if the work is a strange one."""
     locations = [openalex_location(loc) for loc in scenario.locations]
     best = best_location(scenario.locations)
     best_json = openalex_location(best) if best else None
@@ -198,7 +198,7 @@ def openalex(work: Work, scenario: Scenario) -> Json:
 
 
 def _make_strange(record: Json, work: Work) -> Json:
-    """Fields as they should never be, and sometimes are."""
+    """Return malformed field values as they occur in real records."""
     kind = work.strange
     if kind == "null_title":
         record["title"] = record["display_name"] = None
@@ -260,7 +260,7 @@ def _unpaywall_location(location: Location, best: bool, work: Work) -> Json:
 
 
 def hash_name(name: str) -> int:
-    """A small stable number for a name (the built-in hash changes from process to process)."""
+    """Return a small stable number for a name (the built-in hash differs between processes)."""
     return sum((n + 1) * ord(c) ** 3 for n, c in enumerate(name))
 
 
@@ -290,7 +290,7 @@ def unpaywall(work: Work, scenario: Scenario) -> Json:
 
 
 def crossref(work: Work, scenario: Scenario) -> Json:
-    """The message of /works/{doi}; keys without a value (license, link) are absent, as in the real service."""
+    """Return the message of /works/{doi}; keys without a value (license, link) are absent, as in the real service."""
     date, venue = work.date, work.publisher
     message: Json = {
         "DOI": work.doi, "prefix": venue.prefix, "type": _GENRES[work_type(work)], "title": [work.title],

@@ -1,8 +1,8 @@
-"""Where a work stands on the web: one small function for each archetype.
+"""Where a work can be found on the web: one small function per archetype.
 
 A scenario holds the pages that exist for a work (address -> what is there), the locations that OpenAlex and Unpaywall
 know, the links that Crossref knows, where the DOI leads, and what the archive captured. Metadata and pages are made
-together, so that the ground truth cannot drift from what is served. How a page is rendered is left to `hosts/`.
+together, so the ground truth always matches what is served. `hosts/` renders the pages.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Scenario:
 
 
 def page_key(url: str) -> str:
-    """Pages are looked up by host and unquoted path; queries do not distinguish them."""
+    """Return the key of a page: host and unquoted path, without the query."""
     parts = urlsplit(url)
     return f"{parts.netloc.lower()}{unquote(parts.path)}"
 
 
 class _Stage:
-    """The scenario under construction, and the few moves from which every archetype is composed."""
+    """A scenario under construction, with the steps from which archetypes are composed."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -84,7 +84,7 @@ class _Stage:
         return venue.url(template, self.work.code, quote(self.work.doi or "", safe="/():;"))
 
     def pdf(self, venue: Venue) -> str:
-        """A good PDF at a venue, behind its CDN where the venue has one."""
+        """Add a good PDF at a venue, behind its CDN where the venue has one."""
         url = self.address(venue, venue.pdf)
         if "token-cdn" not in venue.manners:
             return self.put(url, Page("pdf"))
@@ -93,7 +93,7 @@ class _Stage:
         return self.put(url, Page("redirect", target))
 
     def landing(self, venue: Venue, file: str = "", style: str = "") -> str:
-        """A landing page, linked to a file in one of four styles, or without any link."""
+        """Add a landing page that links to a file in one of four styles, or has no link."""
         url = self.address(venue, venue.landing)
         page = Page("landing", file, style=style or venue.link)
         if "hop-page" not in venue.manners:
@@ -102,7 +102,7 @@ class _Stage:
         return self.put(url, Page("hop", article))
 
     def chain(self, target: str, hops: int) -> str:
-        """A redirect chain of some hops over several hosts; the first address is returned."""
+        """Add a redirect chain over several hosts and return its first URL."""
         for step in range(hops - 1, -1, -1):
             host = venues.HUB if step % 2 == 0 else venues.LINKOUT
             target = self.put(f"https://{host}/r/{step}/{self.work.code}", Page("redirect", target))
@@ -244,7 +244,7 @@ def _wayback_only(s: _Stage) -> None:
 
 
 def _loop(s: _Stage, template: str) -> str:
-    """Two addresses on two hosts that send the visitor to each other."""
+    """Two URLs on two hosts that redirect to each other."""
     first = s.address(s.work.publisher, template)
     second = f"https://{venues.LOOPS}{template.format(code=s.work.code)}"
     s.put(second, Page("redirect", first))
@@ -311,13 +311,13 @@ def _robots(s: _Stage) -> None:
 
 
 def _wrong_pdf(s: _Stage, venue: Venue) -> str:
-    """The venue's address of the PDF, where another paper or the supplement is."""
+    """The venue's PDF URL serves another paper or the supplement."""
     style = ("other", "supplement")[s.variant % 2]
     return s.put(s.address(venue, venue.pdf), Page("pdf", style=style))
 
 
 def _wrong_paper(s: _Stage) -> None:
-    """The repository, which is asked first, has the wrong file; the publisher has the right one."""
+    """The repository, which comes first, has the wrong file; the publisher has the right one."""
     pdf = s.pdf(s.work.publisher)
     s.scenario.doi_url = s.landing(s.work.publisher, pdf)
     s.primary(pdf, license=s.license())
@@ -339,7 +339,7 @@ def _abstract_only(s: _Stage) -> None:
 
 
 def _deposit(s: _Stage) -> None:
-    """The page is known to OpenAlex; the file only to the repository."""
+    """OpenAlex knows the page; only the repository knows the file."""
     deposit = DEPOSITS[s.work.archetype]
     page = address(s.work, deposit.page)
     s.scenario.doi_url = page
@@ -365,7 +365,7 @@ _BUILDERS: dict[str, Callable[[_Stage], None]] = {
 
 
 def build(work: Work) -> Scenario:
-    """The scenario of a work; a pure function of it."""
+    """Return the scenario of a work (a pure function)."""
     stage = _Stage(work)
     _BUILDERS[work.archetype](stage)
     if work.doi is None:

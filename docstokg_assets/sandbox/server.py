@@ -1,7 +1,7 @@
-"""The server: one asyncio process that is a forward proxy with TLS of its own and a plain origin on the same port.
+"""The server: one asyncio process, a forward proxy with its own TLS and a plain origin on the same port.
 
-It reads requests, lets `Web` answer them and writes the answers, dripping, cutting or delaying where told to. What
-the hosts say is left to `hosts/`; the certificates to `tls.py`.
+Reads requests, lets `Web` answer them and writes the answers, dripped, cut or delayed where a fault says so. `hosts/`
+defines the answers, `tls.py` the certificates.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
 
     def _make_request(self, method: str) -> Request:
         target = self._url.decode("latin-1")
-        # Asked directly, without a proxy, we play the host as if TLS had been taken off in front of us.
+        # Direct requests, without a proxy, are answered as behind a TLS-terminating load balancer.
         scheme, host = "https", self._tunnel_host or self._headers.get("host", "")
         if "://" in target[:8]:
             scheme, _, rest = target.partition("://")
@@ -140,14 +140,14 @@ class Connection(asyncio.Protocol):
             tls = await asyncio.get_running_loop().start_tls(
                 self._transport, inner, self._authority.context(host), server_side=True, ssl_handshake_timeout=20
             )
-        except (OSError, asyncio.CancelledError):  # the client did not trust us, or went away
+        except (OSError, asyncio.CancelledError):  # the client rejected the certificate or disconnected
             self._transport.close()
             return
         if tls is not None:
             inner.connection_made(tls)
 
     def _work_off(self) -> None:
-        """Answer queued requests in order; plain answers are written at once, unusual ones by a task."""
+        """Answer queued requests in order; plain answers are written at once, dripped or delayed ones by a task."""
         while self._queue and not self._lost:
             request, keep = self._queue.popleft()
             response = self._web.answer(request)
@@ -231,7 +231,7 @@ class PortTaken(Exception):
 
 
 def bind(port: int) -> socket.socket:
-    """A listening socket on loopback; port 0 takes a free one."""
+    """Return a listening socket on loopback; port 0 takes a free one."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -262,7 +262,7 @@ async def _serve(
 
 
 async def _watch_parent(stop: asyncio.Event) -> None:
-    """A fork of the parent may keep our standard input open; the parent's id tells all the same."""
+    """Stop when the parent process is gone; a fork of it may keep our standard input open."""
     parent = os.getppid()
     while os.getppid() == parent:
         await asyncio.sleep(0.5)
@@ -285,7 +285,7 @@ def serve(
     async def main() -> None:
         stop = asyncio.Event()
         watchers: list[asyncio.Task[None]] = []  # held, so that they are not collected
-        if watch_stdin:  # the parent holds the other end: when it dies, however it dies, so do we
+        if watch_stdin:  # the parent holds the other end: exit when it dies, however it dies
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
             watchers.append(asyncio.create_task(_watch_parent(stop)))
         await _serve(sock, universe, state_dir, enforce_limits, ready, stop)

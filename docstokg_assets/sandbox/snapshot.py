@@ -1,4 +1,4 @@
-"""The universe as OpenAlex's snapshot: `updated_date` folders of JSON lines or Parquet; the manifest is written last."""
+"""Write the universe as an OpenAlex snapshot: `updated_date` folders of JSON lines or Parquet, the manifest last."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def write_snapshot(
     per_part: int = 50_000,
     deleted: Mapping[str, str] | None = None,
 ) -> Path:
-    """Writes `<root>/data/<format>/works`, and returns it. `deleted`: works that are in the list of deleted ones instead, each
-    with the day."""
+    """Write `<root>/data/<format>/works` and return it. `deleted` maps works to the day of their deletion: they are listed as
+    deleted instead."""
     folder, gone = root / "data" / format / "works", deleted or {}
     dated = (
         (f"{records.updated(work):%Y-%m-%d}", year, work.index)

@@ -1,6 +1,6 @@
-"""What every played host needs at hand: the universe, the files, the windows of the limits.
+"""State shared by all simulated hosts: the universe, the files, the rate-limit windows.
 
-One value, made at start and passed along; there is no other shared state.
+One instance, created at start and passed to the hosts; there is no other shared state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SandboxState:
         return self.universe.scenario(work)
 
     def pdf(self, work: Work, kind: str = "application/pdf") -> Response:
-        """The PDF of a work, with the headers that make conditional and range requests possible."""
+        """Return the PDF of a work with the headers for conditional and range requests."""
         return Response(200, self.pdf_bytes(work), kind, etag=self.files.etag(work), modified=_modified(work))
 
     def jats(self, work: Work) -> Response:

@@ -1,7 +1,6 @@
 """Titles in many scripts: short, long, right-to-left, with tags, emoji and formulas.
 
-Pure functions of a few numbers. Nothing here knows of works or files, except that `latin()` offers the plain rendering
-that a PDF with a standard font can show.
+Pure functions of a few numbers. `latin()` returns the plain form that a PDF with a standard font can show.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def language(roll: int) -> str:
 
 
 def title(lang: str, roll: int, code: str) -> str:
-    """A title; about one in twelve is decorated, one in four hundred is 5,000 characters long."""
+    """Return a title; about one in twelve is decorated, one in four hundred is 5,000 characters long."""
     words = _WORDS[lang]
     count = 5 + roll % 6
     picked = [words[(roll // 7 + k * (1 + roll % 5)) % len(words)] for k in range(count)]
@@ -60,7 +59,7 @@ def title(lang: str, roll: int, code: str) -> str:
 
 
 def latin(text: str) -> str:
-    """What a standard PDF font can show: tags dropped, accents folded, other letters as U+XXXX numbers."""
+    """Return what a standard PDF font can show: tags dropped, accents folded, other letters as U+XXXX."""
     plain = re.sub(r"<[^<>]*>", "", text)
     folded = unicodedata.normalize("NFKD", plain)
     kept = [c if 32 <= ord(c) < 127 else ("" if unicodedata.combining(c) else f"<{ord(c):04X}>") for c in folded]

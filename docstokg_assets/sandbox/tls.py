@@ -1,4 +1,4 @@
-"""The throw-away certificate authority: a new one for each start, leaf certificates for hosts as they are asked for.
+"""The throw-away certificate authority: new at each start, with leaf certificates issued on demand.
 
 Production code recognises the sandbox by the common name of this CA. The CA's key never leaves memory; leaf keys
 touch the disk (mode 0600, in the state folder) only because the `ssl` module loads keys from files, and are removed
@@ -27,7 +27,7 @@ def _name(common: str) -> x509.Name:
 
 
 class Authority:
-    """Issues leaf certificates and keeps one server context a host."""
+    """Issue leaf certificates and keep one server context per host."""
 
     def __init__(self, state_dir: Path) -> None:
         self._dir = state_dir

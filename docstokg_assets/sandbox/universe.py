@@ -1,9 +1,8 @@
-"""The seeded universe of works: any work of any year in constant time, and back from any of its identifiers.
+"""The seeded universe of works: any work of any year, or by any of its identifiers, in constant time.
 
-Work k of year y is a pure function of (seed, y, k, mix): no list of works is ever held, so a year of a million works
-costs nothing until somebody asks. Identifiers carry year and number, so that a DOI, an arXiv id or a URL path leads
-back to its work. Where a work can be found on the web is told in `scenario.py`, how services describe it in
-`records.py`.
+Work k of year y is a pure function of (seed, y, k, mix). No list of works is stored, so a year of a million works
+costs nothing until it is queried. Identifiers contain year and number, so a DOI, an arXiv id or a URL path leads back
+to its work. `scenario.py` defines where a work can be found on the web, `records.py` how services describe it.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _OWN_VENUE = {
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One work, as the universe made it. `rolls` are sixteen independent 32-bit numbers for all further choices."""
+    """One generated work. `rolls` are sixteen independent 32-bit numbers for all further choices."""
 
     year: int
     index: int
@@ -113,7 +112,7 @@ class Truth:
     work_id: str
     archetype: str
     reachable: bool
-    url: str | None  # the good copy, as a careful resolver would first ask for it
+    url: str | None  # the good copy, at the URL that a careful resolver requests first
     resolver: str  # the resolver that leads there ("" when none does)
     failure: str  # redirect-loop | nothing | bad-status | no-pdf-link | wall | corrupt | robots | ""
     kind: str  # pdf | html | xml | ""
@@ -158,7 +157,7 @@ class Universe:
         return self._cached_scenario(work)
 
     def truth(self, work_id: str) -> Truth:
-        """Ground truth by OpenAlex id, with or without `https://openalex.org/`."""
+        """Return the ground truth for an OpenAlex id, with or without `https://openalex.org/`."""
         work = self.by_openalex(work_id)
         if work is None:
             raise KeyError(work_id)
@@ -181,7 +180,7 @@ class Universe:
         return (self.works_per_year - 1 - first) // self.days_in(year) + 1
 
     def of_day(self, year: int, day: int, nth: int) -> int:
-        """Number of the nth work that appeared on a day."""
+        """Return the number of the nth work published on a day."""
         return self._first_of_day(year, day) + nth * self.days_in(year)
 
     def _first_of_day(self, year: int, day: int) -> int:
@@ -222,7 +221,7 @@ class Universe:
         return work if work and work.pmcid else None
 
     def find(self, text: str) -> Work | None:
-        """The work whose number appears in a path or DOI."""
+        """Return the work whose number appears in a path or DOI."""
         match = _CODE.search(text) or _SICI.search(text)
         if match is None and (numbers := deposits.numbers_in(text)) is not None:
             return self._maybe(*numbers)
@@ -233,14 +232,14 @@ class Universe:
             return None
         return self._cached_work(year, index)
 
-    # -- making --------------------------------------------------------------------------------------------------------
+    # -- generation --------------------------------------------------------------------------------------------------------
 
     def _offset(self, year: int) -> int:
         return int.from_bytes(blake2b(b"%d|%d" % (self.seed, year), digest_size=8).digest(), "little")
 
     def _make(self, year: int, index: int) -> Work:
         offset = self._offsets[year]
-        # An even sequence instead of dice: the proportions hold in small universes too.
+        # A low-discrepancy sequence instead of random numbers: the proportions also hold in small universes.
         spot = ((offset + index * _GOLDEN) & _MASK) / 2**64 * self._bounds[-1]
         archetype = self._names[min(bisect_right(self._bounds, spot), len(self._names) - 1)]
         rolls = struct.unpack("<16I", blake2b(b"%d|%d|%d" % (self.seed, year, index), digest_size=64).digest())

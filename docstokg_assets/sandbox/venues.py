@@ -1,7 +1,7 @@
-"""The invented publishers and repositories: their hosts, addresses and manners, as one table.
+"""The invented publishers and repositories: hosts, URLs and behaviour in one table.
 
-A venue says how its URLs look and how its server behaves; `hosts/venues.py` plays it and `scenario.py` decides which
-work appears where. To add a publisher, add a row. All hosts end in `.example` (RFC 2606), so none exists.
+A venue defines its URL patterns and how its server behaves; `hosts/venues.py` serves it and `scenario.py` decides
+which work appears where. To add a publisher, add a row. All hosts end in `.example` (RFC 2606), so none exists.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ BY_KEY: dict[str, Venue] = {v.key: v for v in ALL}
 
 
 def pick(pool: tuple[Venue, ...], roll: int) -> Venue:
-    """The venue that a 32-bit number falls on, by weight."""
+    """Choose a venue by weight from a 32-bit number."""
     rest = roll % sum(v.weight for v in pool)
     for venue in pool:
         rest -= venue.weight

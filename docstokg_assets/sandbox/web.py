@@ -1,7 +1,7 @@
-"""The whole web on one table: which host answers, what was asked, what goes wrong.
+"""Request routing: which host answers, which faults apply, and the log of requests.
 
-`Web.answer` is the one way of a request: control API, then limits, then faults, then the host. Everything is
-synchronous and touches no socket, so it can be tried without a server.
+`Web.answer` handles every request: control API, then limits, then faults, then the host. It is synchronous and uses no
+sockets, so it can be tested without a server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Web:
         return host in self._hosts
 
     def note(self, method: str, scheme: str, host: str, path: str, status: int, agent: str) -> None:
-        """Remember an arrival (server's monotonic clock)."""
+        """Log a request (server's monotonic clock)."""
         self.arrivals.append((time.monotonic(), host, method, path, status, agent))
         self.by_status[status] += 1
 
@@ -70,7 +70,7 @@ class Web:
     def _ask(handler: Handler, request: Request) -> Response:
         try:
             return handler(request)
-        except Exception as error:  # a mistake of ours must be visible to the test, and not end the server
+        except Exception as error:  # a bug must be visible to the test and must not stop the server
             return text(f"sandbox: {type(error).__name__}: {error}\n", 599)
 
     # -- loopback: control API and benchmark files ---------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Requests and answers as plain values, and the few things that every answer needs.
+"""Requests and responses as plain values, and helpers that every response needs.
 
-No sockets here: `server.py` reads and writes them, `hosts/` and `faults.py` make and change them.
+No sockets: `server.py` reads and writes these values, `hosts/` and `faults.py` create and change them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Request:
         return parse_qsl(self.query, keep_blank_values=True)
 
     def param(self, name: str, default: str = "") -> str:
-        """The last value of a query parameter."""
+        """Return the last value of a query parameter."""
         return next((v for k, v in reversed(self.params) if k == name), default)
 
     @cached_property
@@ -60,8 +60,8 @@ class Response:
     drip: float = 0.0  # bytes of body a second; 0: at once
     header_drip: float = 0.0  # bytes of head a second; 0: at once
     send: int | None = None  # bytes of body really sent before the connection is closed; None: all
-    abort: bool = False  # close without a word
-    endless: bool = False  # the body is repeated in chunks until the client has had enough
+    abort: bool = False  # close without an answer
+    endless: bool = False  # repeat the body in chunks until the client disconnects
     length: bool = True  # whether Content-Length is sent; without it the end of the connection ends the body
 
 
@@ -95,7 +95,7 @@ def http_date(moment: dt.datetime) -> str:
 
 
 def finish(request: Request, response: Response) -> Response:
-    """Conditional and range answers for files that carry an ETag (RFC 9110, single ranges only)."""
+    """Answer conditional and range requests for files with an ETag (RFC 9110, single ranges only)."""
     if not response.etag or response.status != 200:
         return response
     response.headers += [("ETag", response.etag), ("Accept-Ranges", "bytes")]

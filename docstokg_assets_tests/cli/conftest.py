@@ -13,7 +13,8 @@ import pytest
 
 from docstokg_assets.cli import main as program
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.support.program import FAST, NAMED, Ended, Place
+from docstokg_assets_tests.support.configs import FAST, NAMED
+from docstokg_assets_tests.support.program import Ended, Place
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.support.program import FAST, NAMED
+from docstokg_assets_tests.support.configs import FAST, NAMED
 
 if TYPE_CHECKING:
     from docstokg_assets_tests.support.program import Ended

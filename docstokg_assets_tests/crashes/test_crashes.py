@@ -23,13 +23,12 @@ import pytest
 import yaml
 
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets_tests.crashes.zygote import STEPS
+from docstokg_assets_tests.support.configs import FAST, NAMED
+from docstokg_assets_tests.support.zygote import STEPS
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 8
 KILLS = 50
-FAST = "2000/second burst 500"
-NAMED = ("arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org", "web.archive.org")
 QUERY = ("--query", "publication_year:2023-2024")
 
 
@@ -39,7 +38,7 @@ class Zygote:
     def __init__(self, folder: Path) -> None:
         self.says = folder / "says.log"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "docstokg_assets_tests.crashes.zygote"],
+            [sys.executable, "-m", "docstokg_assets_tests.support.zygote"],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

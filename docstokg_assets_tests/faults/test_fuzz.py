@@ -10,12 +10,12 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docstokg_assets.reporting.reasons import REASON_TEXT
+from docstokg_assets_tests.support import hostile_server
 from resources.http.errors import HttpError
 from resources.http.exchange import RequestPolicy
 from resources.http.messages import Request, Response, Role
@@ -54,8 +54,9 @@ class Sink:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    script = Path(__file__).with_name("hostile_server.py")
-    with subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [sys.executable, hostile_server.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None and server.stdin is not None
         yield int(server.stdout.readline())
         server.stdin.close()

@@ -10,8 +10,7 @@ import requests
 from lxml import etree
 
 from docstokg_assets.sandbox import Sandbox, Work
-
-from .conftest import make_client
+from docstokg_assets_tests.support.sandbox import proxied_session
 
 OA = "https://api.openalex.org"
 ATOM = "{http://www.w3.org/2005/Atom}"
@@ -24,7 +23,7 @@ def box(start: Callable[..., Sandbox]) -> Sandbox:
 
 @pytest.fixture(scope="module")
 def web(box: Sandbox) -> requests.Session:
-    return make_client(box)
+    return proxied_session(box)
 
 
 def one(box: Sandbox, archetype: str) -> Work:

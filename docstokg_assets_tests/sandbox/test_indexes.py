@@ -9,8 +9,7 @@ import pytest
 import requests
 
 from docstokg_assets.sandbox import Sandbox, Work
-
-from .conftest import make_client
+from docstokg_assets_tests.support.sandbox import proxied_session
 
 CORE = "https://api.core.ac.uk/v3/search/works/"
 S2 = "https://api.semanticscholar.org/graph/v1/paper"
@@ -28,7 +27,7 @@ def box(start: Callable[..., Sandbox]) -> Sandbox:
 @pytest.fixture
 def web(box: Sandbox) -> requests.Session:
     box.reset()
-    return make_client(box)
+    return proxied_session(box)
 
 
 def one(box: Sandbox, archetype: str) -> Work:

@@ -19,8 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from docstokg_assets.sandbox import Sandbox, Work
 from docstokg_assets.sandbox.venues import ALL, BY_KEY
-
-from .conftest import make_client
+from docstokg_assets_tests.support.sandbox import proxied_session
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def box(shared: Sandbox) -> Sandbox:
 
 @pytest.fixture
 def web(box: Sandbox) -> requests.Session:
-    return make_client(box)
+    return proxied_session(box)
 
 
 def some(box: Sandbox, archetype: str) -> list[Work]:

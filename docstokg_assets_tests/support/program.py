@@ -17,8 +17,6 @@ import yaml
 from docstokg_assets.cli import main as program
 
 ROOT = Path(program.__file__).parents[2]
-FAST = "2000/second burst 500"
-NAMED = ("arxiv.org", "api.crossref.org", "api.openalex.org", "api.unpaywall.org", "doi.org", "web.archive.org")
 
 
 @dataclass

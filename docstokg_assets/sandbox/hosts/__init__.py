@@ -1,6 +1,6 @@
-"""The hosts that are played: one module for each family, each with a `hosts(state)` table of host -> handler.
+"""The simulated hosts: one module per family, each with a `hosts(state)` table of host -> handler.
 
-To play another service, write such a module and name it in `_FAMILIES`. `robots.txt` is answered here for all of them.
+To simulate another service, write such a module and name it in `_FAMILIES`. `robots.txt` is answered here for all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _with_robots(handler: Handler, status: int, rules: str) -> Handler:
 
 
 def table(state: SandboxState) -> dict[str, Handler]:
-    """All hosts of the sandbox, each with its robots.txt."""
+    """Return all hosts of the sandbox, each with its robots.txt."""
     result: dict[str, Handler] = {}
     for family in _FAMILIES:
         robots: dict[str, tuple[int, str]] = getattr(family, "ROBOTS", {})

@@ -1,6 +1,6 @@
 """arxiv.org and export.arxiv.org: PDFs, abstract pages and the Atom API (whose errors are feeds with status 200).
 
-The pace of one request in three seconds, counted over all arXiv hosts together, is kept in `limits.py`.
+`limits.py` counts the limit of one request in three seconds over all arXiv hosts together.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
     universe = state.universe
 
     def search(query: str) -> list[Work]:
-        """Works by DOI or by words of the title; title search looks at the first works of each year only."""
+        """Find works by DOI or by words of the title; title search covers only the first works of each year."""
         doi = re.search(r'doi:"?([^\s"]+)"?', query)
         if doi:
             found = universe.by_doi(doi[1])

@@ -1,4 +1,4 @@
-"""api.base-search.net: documents of repositories, for registered callers only; others are refused in plain text."""
+"""api.base-search.net: repository documents for registered callers; others get a plain-text refusal."""
 
 from __future__ import annotations
 

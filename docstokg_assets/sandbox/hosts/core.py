@@ -1,4 +1,4 @@
-"""api.core.ac.uk, which searches by key only, and core.ac.uk, which serves what CORE copied and wants no key."""
+"""api.core.ac.uk (search, needs a key) and core.ac.uk (copies of files, no key)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
         key = bearer(request)
         if key and not is_good_key(key):
             return json_response({"message": "Unauthorized"}, 401)
-        # without a key the little that there is has always been used up by others
+        # without a key the shared quota is always used up
         if not key or not state.windows.check("core", 5, 10.0, request):
             later = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=10)
             told = [("X-RateLimitRemaining", "0"), ("X-RateLimit-Retry-After", later.isoformat(timespec="seconds"))]

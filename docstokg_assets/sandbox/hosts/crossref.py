@@ -1,4 +1,4 @@
-"""api.crossref.org: single works, pools and their limits, and the transform that DOI content negotiation leads to."""
+"""api.crossref.org: single works, pools and their limits, and the transform behind DOI content negotiation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RIS = "application/x-research-info-systems"
 
 
 def _pool(request: Request) -> tuple[str, int, int]:
-    """(pool, requests a second, connections)."""
+    """Return (pool, requests per second, connections)."""
     polite = bool(request.param("mailto")) or "mailto:" in request.headers.get("user-agent", "").lower()
     return ("polite", 10, 3) if polite else ("public", 5, 1)
 
@@ -22,7 +22,7 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
         return None if work is None or work.is_datacite else work
 
     def listed(request: Request, headers: Headers) -> Response:
-        """Works by a filter of DOIs; several of the same filter mean any of them."""
+        """Find works by DOI filters; repeated filters are alternatives."""
         filters = [part.partition(":") for part in request.param("filter").split(",") if part]
         rows = request.param("rows", "20")
         if not filters or any(name != "doi" for name, _, _ in filters) or not rows.isdigit() or int(rows) > 1000:
@@ -45,7 +45,7 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
     def answer(request: Request) -> Response:
         pool, rate, connections = _pool(request)
         headers: Headers = [("x-api-pool", f"{pool}-single")]
-        if state.windows.enforce:  # a limit that is not kept is not announced
+        if state.windows.enforce:  # announce a limit only when it is enforced
             headers += [("x-rate-limit-limit", str(rate)), ("x-rate-limit-interval", "1s"),
                         ("x-concurrency-limit", str(connections))]  # fmt: skip
         if not state.windows.check(f"crossref-{pool}", rate, 1.0, request):

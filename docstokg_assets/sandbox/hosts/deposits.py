@@ -1,6 +1,6 @@
 """Zenodo, Figshare, OSF, bioRxiv with medRxiv, DataCite, and the paid files of OpenAlex: their APIs, pages and files.
 
-Each answers for the works that `deposits.py` puts there, with the shapes and refusals of the real service.
+Each answers for the works that `deposits.py` assigns to it, with the response shapes and errors of the real service.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
 
 
 def _challenge(request: Request) -> Response:
-    """figshare.com answers programs with a challenge of its firewall: accepted, and empty."""
+    """Answer programs as figshare.com's firewall does: 202 with an empty body."""
     return Response(202, b"", "text/html", [("x-amzn-waf-action", "challenge")])
 
 
 class _Deposits:
     def __init__(self, state: SandboxState) -> None:
-        self._box = state
+        self._state = state
 
     def _find(self, text: str, *archetypes: str) -> Work | None:
-        work = self._box.universe.find(text)
+        work = self._state.universe.find(text)
         return work if work is not None and work.archetype in archetypes else None
 
     def files_of(self, archetype: str) -> Callable[[Request], Response]:
-        """The host with the pages, which name no file, and the files."""
+        """Answer for the host that has the pages (which link to no file) and the files."""
 
         def answer(request: Request) -> Response:
             work = self._find(request.path, archetype)
@@ -62,7 +62,7 @@ class _Deposits:
                 return not_found()
             here = f"https://{request.host}{request.path}"
             if here == address(work, DEPOSITS[archetype].file):
-                return self._box.pdf(work)
+                return self._state.pdf(work)
             return Response(200, files.landing(work, "", "meta"))
 
         return answer
@@ -75,8 +75,8 @@ class _Deposits:
             return json_response({"status": 404, "message": "The persistent identifier does not exist."}, 404)
         file = address(work, DEPOSITS["zenodo"].file)
         if f"https://{request.host}{request.path}" == file:
-            return self._box.pdf(work)
-        if not self._box.windows.check("zenodo", 60, 60.0, request):
+            return self._state.pdf(work)
+        if not self._state.windows.check("zenodo", 60, 60.0, request):
             return json_response({"status": 429, "message": "60 per 1 minute"}, 429, [("Retry-After", "30")])
         about = {
             "title": work.title,
@@ -84,7 +84,7 @@ class _Deposits:
             "license": {"id": "cc-by-4.0"},
             "resource_type": {"type": "publication", "subtype": "preprint"},
         }
-        listed = [{"key": "paper.pdf", "size": len(self._box.pdf_bytes(work)), "links": {"self": file}}]
+        listed = [{"key": "paper.pdf", "size": len(self._state.pdf_bytes(work)), "links": {"self": file}}]
         return json_response({"id": int(work.code), "doi": work.doi, "metadata": about, "files": listed})
 
     def figshare(self, request: Request) -> Response:
@@ -116,7 +116,7 @@ class _Deposits:
         work = self._find(request.path, "osf")
         if work is None or not request.path.startswith("/v2/preprints/"):
             return json_response({"errors": [{"detail": "Not found."}]}, 404)
-        if not self._box.windows.check("osf", 100, 3600.0, request):
+        if not self._state.windows.check("osf", 100, 3600.0, request):
             wait = [{"detail": "Request was throttled. Expected available in 3528 seconds."}]
             return json_response({"errors": wait}, 429, [("Retry-After", "3528")])
         file = {"data": {"id": f"{work.code:a>24}", "type": "files"}}
@@ -139,10 +139,15 @@ class _Deposits:
 
     def datacite(self, request: Request) -> Response:
         doi = request.path.removeprefix("/dois/")
-        work = self._box.universe.by_doi(doi)
+        work = self._state.universe.by_doi(doi)
         if work is None or not doi.startswith(DATACITE):
             return json_response({"errors": [{"status": "404", "title": "The resource does not exist."}]}, 404)
-        attributes: Json = {"doi": doi, "url": self._box.scenario_for(work).doi_url, "contentUrl": None, "formats": []}
+        attributes: Json = {
+            "doi": doi,
+            "url": self._state.scenario_for(work).doi_url,
+            "contentUrl": None,
+            "formats": [],
+        }
         attributes["rightsList"] = [{"rightsUri": "https://creativecommons.org/licenses/by/4.0/legalcode"}]
         if work.archetype == "datacite":
             attributes |= {"contentUrl": address(work, DEPOSITS["datacite"].file), "formats": ["application/pdf"]}
@@ -150,10 +155,10 @@ class _Deposits:
 
 
 class _Content:
-    """content.openalex.org: sells to those with a key, a hundred credits a file, and one for a file that is not there."""
+    """content.openalex.org: with a key, 100 credits per file and 1 credit for a missing file."""
 
     def __init__(self, state: SandboxState) -> None:
-        self._box = state
+        self._state = state
         self._credits: dict[str, int] = {}
 
     def sell(self, request: Request) -> Response:
@@ -161,7 +166,7 @@ class _Content:
         if not key.startswith("sandbox-"):
             message = "Content downloads require an API key. Get one free at https://openalex.org/users"
             return json_response({"error": "API key required", "message": message}, 401)
-        work = self._box.universe.by_openalex(_last(request).partition(".")[0])
+        work = self._state.universe.by_openalex(_last(request).partition(".")[0])
         sold = work is not None and work.archetype == "sold"
         cost = _CONTENT_CREDITS if sold else 1
         self._credits[key] = self._credits.get(key, 0) + cost

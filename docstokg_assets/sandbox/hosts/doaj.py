@@ -1,4 +1,4 @@
-"""doaj.org: the article search of the directory of open-access journals. Only its API may be searched by programs."""
+"""doaj.org: article search of the Directory of Open Access Journals. robots.txt allows programs only the API."""
 
 from __future__ import annotations
 

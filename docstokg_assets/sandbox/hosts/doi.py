@@ -1,4 +1,4 @@
-"""doi.org: resolution, the handle API, the registration agency, and content negotiation for those who want no HTML."""
+"""doi.org: resolution, the handle API, the registration agency, and content negotiation for clients that do not accept HTML."""
 
 from __future__ import annotations
 

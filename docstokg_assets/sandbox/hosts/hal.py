@@ -1,6 +1,6 @@
-"""api.archives-ouvertes.fr and hal.science: deposits of the open archive, and their files.
+"""api.archives-ouvertes.fr and hal.science: deposits in the open archive and their files.
 
-In the sandbox the Harbor Institute deposits all its papers there. Every other deposit names no main file, only its files.
+The invented Harbor Institute deposits all its papers here. Every second deposit lists its files but no main file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""api.openaire.eu: the graph of research products. Few requests without a token, many with one."""
+"""api.openaire.eu: the graph of research products. The limit is low without a token and high with one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""api.openalex.org: works one by one and in lists, keys, budgets, and the errors of the edge, the plan and the query.
+"""api.openalex.org: single works and lists, keys, budgets, and the errors for edge, plan and query.
 
-Which works a query selects is left to `listing.py`, what a record looks like to `records.py`.
+`listing.py` selects the works of a query; `records.py` builds the records.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _OpenAlex:
     def __post_init__(self) -> None:
         self._listing = Listing(self.state.universe)
 
-    # -- the way of a request
+    # -- request handling
 
     def answer(self, request: Request) -> Response:
         edge = self._edge(request)

@@ -32,21 +32,21 @@ class _Bucket:
     """pmc-oa-opendata: list of versions, metadata, files."""
 
     def __init__(self, state: SandboxState) -> None:
-        self._box = state
+        self._state = state
 
     def answer(self, request: Request) -> Response:
         if request.path == "/":
             return self._list(request)
         name = _PMCID.search(request.path)
-        work = self._box.universe.by_pmcid(name[0]) if name else None
+        work = self._state.universe.by_pmcid(name[0]) if name else None
         if work is None or f"{work.pmcid}.1" not in request.path:
             return self._missing()
         if request.path == f"/metadata/{work.pmcid}.1.json":
             return json_response(self._metadata(work))
         if request.path.endswith(".pdf"):
-            return self._box.pdf(work, "binary/octet-stream")
+            return self._state.pdf(work, "binary/octet-stream")
         if request.path.endswith(".xml"):
-            return self._box.jats(work)
+            return self._state.jats(work)
         return self._missing()
 
     def _missing(self) -> Response:
@@ -56,7 +56,7 @@ class _Bucket:
 
     def _list(self, request: Request) -> Response:
         prefix = request.param("prefix")
-        work = self._box.universe.by_pmcid(prefix.split(".")[0].rstrip("/")) if prefix else None
+        work = self._state.universe.by_pmcid(prefix.split(".")[0].rstrip("/")) if prefix else None
         keys = [f"<CommonPrefixes><Prefix>{work.pmcid}.1/</Prefix></CommonPrefixes>"] if work else []
         if keys and not f"{work.pmcid if work else ''}.1/".startswith(prefix):
             keys = []
@@ -72,7 +72,7 @@ class _Bucket:
             "pmcid": work.pmcid, "version": 1, "pmid": work.pmid, "doi": work.doi, "title": work.title,
             "citation": f"{work.publisher.name}. {work.date:%Y %b %d}. doi: {work.doi}", "is_pmc_openaccess": True,
             "is_manuscript": False, "is_historical_ocr": False, "is_retracted": False, "license_code": "CC BY",
-            "pdf_url": f"{stem}.pdf?md5={md5(self._box.pdf_bytes(work)).hexdigest()}",
+            "pdf_url": f"{stem}.pdf?md5={md5(self._state.pdf_bytes(work)).hexdigest()}",
             "xml_url": f"{stem}.xml?md5={md5(files.jats(work)).hexdigest()}", "media_urls": [],
         }  # fmt: skip
 
@@ -81,13 +81,13 @@ class _Ncbi:
     """pmc.ncbi.nlm.nih.gov: article pages, PDFs behind a proof of work, and the id converter."""
 
     def __init__(self, state: SandboxState) -> None:
-        self._box = state
+        self._state = state
 
     def answer(self, request: Request) -> Response:
         if request.path.startswith("/tools/idconv/"):
             return self._idconv(request)
         name = _PMCID.search(request.path)
-        work = self._box.universe.by_pmcid(name[0]) if name else None
+        work = self._state.universe.by_pmcid(name[0]) if name else None
         if work is None:
             return not_found("Page not found")
         if "/pdf" in request.path:
@@ -125,7 +125,7 @@ class _Ncbi:
                               "errors": [{"message": message, "code": code}]}, 400)  # fmt: skip
 
     def _record(self, ident: str, kind: str) -> dict[str, Any]:
-        universe = self._box.universe
+        universe = self._state.universe
         work = universe.by_doi(ident) if kind == "doi" else universe.by_pmcid(ident)
         if work is None or not work.pmcid:
             return {kind: ident, "requested-id": ident, "status": "error", "errmsg": "Identifier not found in PMC"}
@@ -136,7 +136,7 @@ class _EuropePmc:
     """www.ebi.ac.uk/europepmc (REST) and europepmc.org (PDF rendering)."""
 
     def __init__(self, state: SandboxState) -> None:
-        self._box = state
+        self._state = state
 
     def rest(self, request: Request) -> Response:
         path = request.path.removeprefix("/europepmc/webservices/rest/")
@@ -145,10 +145,10 @@ class _EuropePmc:
         if path == "search":
             return self._search(request)
         name = _PMCID.match(path)
-        work = self._box.universe.by_pmcid(name[0]) if name else None
+        work = self._state.universe.by_pmcid(name[0]) if name else None
         if work is None or not path.endswith("/fullTextXML"):
             return Response(404, b"", "application/xml")
-        return self._box.jats(work)
+        return self._state.jats(work)
 
     def _search(self, request: Request) -> Response:
         size = request.param("pageSize", "25")
@@ -169,7 +169,7 @@ class _EuropePmc:
         })  # fmt: skip
 
     def _find(self, query: str) -> list[Work]:
-        universe = self._box.universe
+        universe = self._state.universe
         dois = re.findall(r'DOI:"?([^"\s]+)"?', query, re.IGNORECASE)
         others = re.findall(r'(?:PMCID|EXT_ID|PMID):"?([\w.]+)"?', query, re.IGNORECASE)
         works = [*map(universe.by_doi, dois), *map(universe.by_pmcid, others)]
@@ -196,10 +196,10 @@ class _EuropePmc:
 
     def site(self, request: Request) -> Response:
         if request.path == "/api/getPdf":
-            work = self._box.universe.by_pmcid(request.param("pmcid"))
-            return self._box.pdf(work) if work else not_found()
+            work = self._state.universe.by_pmcid(request.param("pmcid"))
+            return self._state.pdf(work) if work else not_found()
         name = _PMCID.search(request.path)
-        work = self._box.universe.by_pmcid(name[0]) if name else None
+        work = self._state.universe.by_pmcid(name[0]) if name else None
         if work is None:
             return not_found()
         if request.param("pdf") == "render":

@@ -1,4 +1,4 @@
-"""api.semanticscholar.org: papers one by one and in batches. Without a key there is nearly always a 429, without Retry-After."""
+"""api.semanticscholar.org: single papers and batches. Without a key nearly always 429, without Retry-After."""
 
 from __future__ import annotations
 

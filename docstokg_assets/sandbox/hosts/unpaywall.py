@@ -1,4 +1,4 @@
-"""api.unpaywall.org: one DOI at a time, with the caller's e-mail address; Crossref DOIs only, as in the real one."""
+"""api.unpaywall.org: one DOI per request, with the caller's e-mail address; Crossref DOIs only, as in the real service."""
 
 from __future__ import annotations
 

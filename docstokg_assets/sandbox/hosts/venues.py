@@ -1,4 +1,4 @@
-"""The invented publishers, repositories and helper hosts: pages from the scenarios, with each venue's manners."""
+"""The invented publishers, repositories and helper hosts: pages from the scenarios, served with the behaviour of each venue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
 
 class _Site:
     def __init__(self, state: SandboxState, venue: Venue | None) -> None:
-        self._box = state
+        self._state = state
         self._manners = venue.manners if venue else frozenset()
 
     def answer(self, request: Request) -> Response:
@@ -40,8 +40,8 @@ class _Site:
                 f"<html><head><title>{request.host}</title></head><body><h1>{request.host}</h1></body></html>",
                 kind="text/html",
             )
-        work = self._box.universe.find(request.path)
-        page = self._box.scenario_for(work).pages.get(f"{request.host}{request.path}") if work else None
+        work = self._state.universe.find(request.path)
+        page = self._state.scenario_for(work).pages.get(f"{request.host}{request.path}") if work else None
         response = self._render(request, work, page) if work and page else not_found("Page not found")
         if "slow" in self._manners and work:
             response.delay = 0.05 + work.rolls[6] % 150 / 1000
@@ -55,7 +55,7 @@ class _Site:
         return Response(403, b"", "text/plain") if "head-403" in self._manners else None
 
     def _cookie_pass(self, request: Request) -> Response | None:
-        """A cookie is set in a redirect, and nothing is said to those who do not bring it back."""
+        """Redirect to a cookie check that answers with a wall unless the client returns the cookie."""
         if "cookie-pass" not in self._manners:
             return None
         has = request.cookies.get("pass") == "1"
@@ -63,7 +63,7 @@ class _Site:
             if not has:
                 return Response(200, files.WALLS["cookie"][1].encode())
             target = request.param("to", "/")
-            # Only back into this site: an open redirect would be a manner too many.
+            # Redirect only within this site, never as an open redirect.
             return redirect(
                 f"https://{request.host}{quote(target if target.startswith('/') else '/', safe='/():;?=&')}"
             )
@@ -75,7 +75,7 @@ class _Site:
 
     def _render(self, request: Request, work: Work, page: Page) -> Response:
         if page.kind == "pdf" and page.style in files.ODD_PDFS:
-            return Response(200, self._box.files.odd_pdf(work, page.style), "application/pdf")
+            return Response(200, self._state.files.odd_pdf(work, page.style), "application/pdf")
         if page.kind == "pdf":
             return self._pdf(work)
         if page.kind == "landing":
@@ -87,7 +87,7 @@ class _Site:
         if page.kind == "fulltext":
             return Response(200, files.fulltext(work, f"https://{request.host}{request.raw_path}"))
         if page.kind == "jats":
-            return self._box.jats(work)
+            return self._state.jats(work)
         if page.kind == "wall":
             status, body = files.WALLS[page.style]
             return Response(status, body.encode())
@@ -97,8 +97,8 @@ class _Site:
 
     def _pdf(self, work: Work) -> Response:
         if "octet-stream" not in self._manners:
-            return self._box.pdf(work)
-        response = self._box.pdf(work, "application/octet-stream")
+            return self._state.pdf(work)
+        response = self._state.pdf(work, "application/octet-stream")
         name = quote(f"{work.title[:60]}.pdf", safe="")
         response.headers.append(("Content-Disposition", f"attachment; filename=\"paper.pdf\"; filename*=UTF-8''{name}"))
         return response
@@ -123,12 +123,12 @@ class _Site:
         )
 
     def _corrupt(self, work: Work, style: str) -> Response:
-        pdf = self._box.pdf_bytes(work)
+        pdf = self._state.pdf_bytes(work)
         if style == "html":
             return Response(200, files.landing(work, "", "meta"), "application/pdf")
-        if style == "truncated":  # Content-Length tells the truth, the connection ends half-way
+        if style == "truncated":  # Content-Length is right, the connection closes half-way
             return Response(200, pdf, "application/pdf", send=len(pdf) // 2)
-        if style == "cut":  # Content-Length fits the cut body: only the missing end tells
+        if style == "cut":  # Content-Length matches the cut body: only the missing tail shows it
             return Response(200, pdf[: len(pdf) // 2], "application/pdf")
         if style == "tiny":
             return Response(200, pdf[:480] + b"\nstartxref\n0\n%%EOF\n", "application/pdf")

@@ -1,6 +1,6 @@
 """web.archive.org and archive.org: the CDX index, replay of captures, and the availability API.
 
-Only what a scenario says was captured is there; everything else answers as an empty archive does.
+Only captures named by a scenario exist; everything else answers as an empty archive does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _filter(rows: list[dict[str, str]], rule: str) -> list[dict[str, str]]:
 
 
 def _collapse(rows: list[dict[str, str]], name: str) -> list[dict[str, str]]:
-    """Adjacent rows with the same value (or the same first N characters of it) become one."""
+    """Collapse adjacent rows with the same value (or the same first N characters)."""
     name, _, digits = name.partition(":")
     kept: list[dict[str, str]] = []
     last = None
@@ -51,37 +51,37 @@ def _collapse(rows: list[dict[str, str]], name: str) -> list[dict[str, str]]:
 
 
 class Archive:
-    """The captures of the sandbox."""
+    """All captures, and those saved on request."""
 
     def __init__(self, state: SandboxState) -> None:
-        self._box = state
+        self._state = state
         self.saved: dict[str, Capture] = {}  # by page, what was saved on request
         self.polls: Counter[str] = Counter()  # by job
 
     def save(self, url: str) -> str | None:
-        """Have a page captured; the job. The archive's own crawler passes the walls that stand before others."""
+        """Capture a page and return the job id. The archive's own crawler is not stopped by bot walls."""
         key = page_key(url)
-        work = self._box.universe.find(unquote(url))
-        page = self._box.scenario_for(work).pages.get(key) if work else None
+        work = self._state.universe.find(unquote(url))
+        page = self._state.scenario_for(work).pages.get(key) if work else None
         if page is None or not (page.kind == "wall" or page.status == 403):
             return None
         self.saved[key] = Capture("20261101120000", url, "application/pdf", "200", "pdf")
         return f"spn2-{sha1(url.encode()).hexdigest()}"
 
     def captures(self, url: str, prefix: bool = False) -> list[tuple[Work, Capture]]:
-        work = self._box.universe.find(unquote(url))
+        work = self._state.universe.find(unquote(url))
         if work is None:
             return []
         key = page_key(url if "://" in url else f"https://{url}")
         found = [
             c
-            for c in (*self._box.scenario_for(work).captures, *filter(None, [self.saved.get(key)]))
+            for c in (*self._state.scenario_for(work).captures, *filter(None, [self.saved.get(key)]))
             if page_key(c.url) == key or (prefix and page_key(c.url).startswith(key))
         ]
         return [(work, c) for c in found]
 
     def content(self, work: Work, capture: Capture) -> bytes:
-        return _GONE if capture.kind == "gone" else self._box.pdf_bytes(work)
+        return _GONE if capture.kind == "gone" else self._state.pdf_bytes(work)
 
     def row(self, work: Work, capture: Capture) -> dict[str, str]:
         content = self.content(work, capture)
@@ -149,7 +149,7 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
         return Response(200, archive.content(work, nearest), "application/pdf", headers)
 
     def save(request: Request) -> Response:
-        """Save Page Now: a job, and its status, which is not ready at once. Most errors come with status 200."""
+        """Save Page Now: start a job, and report its status, pending at first. Most errors have status 200."""
         if not re.fullmatch(r"LOW sandbox-[^:]+:.+", request.headers.get("authorization", "")):
             return json_response({"message": "You need to be logged in to use Save Page Now."}, 401)
         if request.method == "POST":

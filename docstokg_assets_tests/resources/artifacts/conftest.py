@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from docstokg_assets_tests.support.servers import S3_PART_BYTES
 from resources.artifacts.file_system import FileSystemStore
 from resources.artifacts.s3 import S3Store, s3_client
-
-PIECE = 5 * 1024 * 1024  # the least that S3 takes, but for the last one
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +28,7 @@ def s3_store(tmp_path: Path) -> Callable[..., S3Store]:
 
     def make(url: str, layout: str = "readable", prefix: str | None = None, **options: Any) -> S3Store:
         prefix = prefix or f"test-{next(_prefixes)}-{tmp_path.name}"
-        sizes = {"multipart_from": PIECE + 1, "piece_bytes": PIECE} | options
+        sizes = {"multipart_from": S3_PART_BYTES + 1, "piece_bytes": S3_PART_BYTES} | options
         return S3Store(s3_client(url, "us-east-1"), "papers", prefix, tmp_path / "spool", layout, **sizes)
 
     return make

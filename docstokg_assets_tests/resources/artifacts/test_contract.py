@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets_tests.resources.artifacts.conftest import PIECE
+from docstokg_assets_tests.support.servers import S3_PART_BYTES
 from resources.artifacts import ArtifactStore, StoreError
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import QUARANTINE
@@ -110,7 +110,7 @@ def test_the_same_bytes_again_are_no_fault_and_other_bytes_replace_them(any_stor
 
 @pytest.mark.requirement("DL-10")
 def test_a_large_file_is_whole_too(any_store: Any) -> None:
-    content = b"%PDF" + bytes(range(256)) * (PIECE // 128)  # three pieces
+    content = b"%PDF" + bytes(range(256)) * (S3_PART_BYTES // 128)  # three pieces
     path = put(any_store, "PDF/large.pdf", content)
     assert any_store.sha256_of(path) == (digest(content), len(content))
     assert put(any_store, "PDF/large.pdf", content) == path
