@@ -19,8 +19,8 @@ from resources.http.hosts import HostStateCache, HostStore
 from resources.http.messages import Request, Response, ResponseHead
 from resources.http.settings import HttpSettings, RobotsSettings
 from resources.http.wire import Wire
-from resources.rate_limit.announced import limits_from_headers
 from resources.rate_limit.limiter import Allowance, Limiter
+from resources.rate_limit.server_limits import limits_from_headers
 from resources.records import Reason
 
 _BUSY_POLL_S = 0.05
@@ -102,12 +102,12 @@ class HttpClient:
 
     def learn(self, allowance: Allowance, head: ResponseHead) -> None:
         """What an answer says of the server's limits. A budget that is used up closes the host for everybody."""
-        announced = limits_from_headers(head.headers, self.clock.wall())
-        if announced is None:
+        stated = limits_from_headers(head.headers, self.clock.wall())
+        if stated is None:
             return
-        self.limiter.learn(allowance, announced)
-        if announced.closed_for_s is not None:
-            until = self.clock.wall() + announced.closed_for_s
+        self.limiter.learn(allowance, stated)
+        if stated.exhausted_for_s is not None:
+            until = self.clock.wall() + stated.exhausted_for_s
             self.hosts.close(host_of(head.url), until, str(Reason.RETRY_AFTER))
 
     def _sleep(self, seconds: float, stopped: Callable[[], bool]) -> None:
