@@ -21,7 +21,6 @@ from resources.catalog.catalog import Catalog
 from resources.catalog.settings import StorageSettings
 from resources.http.cache import HttpCache
 from resources.http.client import HttpClient
-from resources.http.hosts import HostStore
 from resources.http.settings import HttpSettings, RobotsSettings
 from resources.rate_limit.limiter import GroupLeases, Limiter
 from resources.rate_limit.settings import RateLimitSettings
@@ -75,10 +74,10 @@ class HttpClientResource(ConfiguredResource):
     """The polite client: everything that is sent goes through it."""
 
     @contextmanager
-    def open(self, data_root: Path, hosts: HostStore, limiter: Limiter, chunk_bytes: int) -> Iterator[HttpClient]:
+    def open(self, data_root: Path, catalog: Catalog, limiter: Limiter, chunk_bytes: int) -> Iterator[HttpClient]:
         http, robots = self.section(HttpSettings, "http"), self.section(RobotsSettings, "robots")
         cache = HttpCache.open(http, data_root)
-        client = HttpClient(http, robots, hosts, limiter, cache=cache, chunk_bytes=chunk_bytes)
+        client = HttpClient(http, robots, catalog, limiter, cache=cache, chunk_bytes=chunk_bytes)
         try:
             yield client
         finally:

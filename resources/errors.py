@@ -15,10 +15,14 @@ class ExplainedError(Exception):
 
 @contextmanager
 def translate_errors(
-    kinds: type[Exception] | tuple[type[Exception], ...], translate: Callable[[Any], ExplainedError]
+    kinds: type[Exception] | tuple[type[Exception], ...],
+    translate: Callable[[Any], Exception],
+    *,
+    hide_cause: bool = False,
 ) -> Iterator[None]:
-    """Raise `translate(error)` in the place of a library's error of one of `kinds`."""
+    """Raise `translate(error)` in the place of a library's error of one of `kinds`. `hide_cause` keeps the library's own
+    message, which may contain a secret, out of tracebacks."""
     try:
         yield
     except kinds as error:
-        raise translate(error) from error
+        raise translate(error) from (None if hide_cause else error)

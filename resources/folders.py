@@ -1,20 +1,17 @@
-"""Files that others made and we only read: a folder on disk or in S3 through one small interface, and lists of lines.
-
-What the files mean is left to the readers.
-"""
+"""Read-only input: folders on disk or in S3 through one small interface, and text files by lines."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from resources.errors import ExplainedError
+from resources.errors import ExplainedError, translate_errors
 
 _BUFFER = 1 << 20
 
@@ -22,11 +19,11 @@ _TRIES = 10  # several readers at once may each meet several refusals in a row
 
 
 class FolderError(ExplainedError):
-    """What cannot be read: its name, why, and the remedy."""
+    """A file cannot be read; the message has its name, the cause and the remedy."""
 
 
 class ReadFolder:
-    """A folder of which files are read by their names below it."""
+    """A folder whose files are read by their relative names."""
 
     def __init__(self, location: str, *, endpoint: str | None = None, signed: bool = False) -> None:
         """`s3://bucket/prefix`, without credentials unless `signed`; else a path. `endpoint`: an S3 that is not Amazon's."""
@@ -39,24 +36,24 @@ class ReadFolder:
             self._root = os.path.abspath(os.path.expanduser(location))
 
     def has(self, name: str) -> bool:
-        with self._explained(name):
+        with self._readable(name):
             return bool(self._files.get_file_info(self._path(name)).type == fs.FileType.File)
 
     def read(self, name: str) -> bytes:
-        with self._explained(name), self._files.open_input_stream(self._path(name), compression=None) as stream:
+        with self._readable(name), self._files.open_input_stream(self._path(name), compression=None) as stream:
             return bytes(stream.read())
 
     @contextmanager
     def stream(self, name: str) -> Iterator[BinaryIO]:
-        """Its bytes from the beginning, unpacked where its name ends in `.gz`."""
-        with self._explained(name):
+        """Its bytes from the beginning, decompressed where its name ends in `.gz`."""
+        with self._readable(name):
             opened = self._files.open_input_stream(self._path(name), compression="detect", buffer_size=_BUFFER)
         with opened:
             yield opened
 
     @contextmanager
     def random_access(self, name: str) -> Iterator[Any]:
-        with self._explained(name):
+        with self._readable(name):
             opened = self._files.open_input_file(self._path(name))
         with opened:
             yield opened
@@ -64,19 +61,18 @@ class ReadFolder:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    @contextmanager
-    def _explained(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
+    def _readable(self, name: str) -> AbstractContextManager[None]:
+        def folder_error(error: OSError) -> FolderError:
             cause = str(error).splitlines()[0][:300]
-            raise FolderError(
+            return FolderError(
                 f"{self.location}/{name} cannot be read: {cause}. Check the place, the credentials and the network."
-            ) from None
+            )
+
+        return translate_errors(OSError, folder_error, hide_cause=True)
 
 
 def s3_files(endpoint: str | None, *, signed: bool, region: str | None = None) -> Any:
-    """S3 as Arrow's readers ask it."""
+    """The S3 file system of Arrow's readers."""
     parts = urlsplit(endpoint or "")
     options: dict[str, Any] = {"anonymous": not signed, "region": region or os.environ.get("AWS_REGION", "us-east-1")}
     if endpoint:
@@ -89,6 +85,6 @@ def read_lines(file: Path | int) -> list[str]:
     """The lines of a text file or an open descriptor. Raises OSError."""
     with open(file, "rb", closefd=not isinstance(file, int)) as opened:
         data = opened.read()
-    # Not `splitlines`: it knows line ends that no editor counts.
+    # Not `splitlines`, which also splits at characters that editors do not count as line ends.
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     return text.removesuffix("\n").split("\n") if text else []

@@ -1,7 +1,7 @@
-"""Log records to an OpenTelemetry collector over OTLP/HTTP. What a record says is its maker's business.
+"""Send log records to an OpenTelemetry collector over OTLP/HTTP.
 
 Keys for a collector are given as OpenTelemetry wants them, in OTEL_EXPORTER_OTLP_HEADERS; they are never in our settings.
-Its library is imported only by those who have a collector.
+The library is imported only where a collector is configured.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 Value = str | int | float | bool | Sequence[str]
 _PROJECT = "docstokg-contentdownload"
 _EXPORTER_LOG = logging.getLogger("opentelemetry.exporter.otlp")
-_EXPORTER_LOG.addHandler(logging.NullHandler())  # else what it says after its end goes to the terminal
+_EXPORTER_LOG.addHandler(logging.NullHandler())  # else its messages after shutdown go to the terminal
 _EXPORTER_LOG.propagate = False
 
 
 class OtlpError(ExplainedError):
-    """The collector did not take what was sent; the message says which one and what the exporter said."""
+    """The collector did not accept the records; the message has its address and the exporter's reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Event:
     warns: bool = False
 
 
-class _Said(logging.Handler):
-    """The exporter tells only its log why it failed. Kept here, it is on the error, and not on the terminal besides."""
+class _LastMessage(logging.Handler):
+    """Keeps the exporter's last log message: only there it says why it failed. The error shows it, not the terminal."""
 
-    last = "no reason given"
+    text = "no reason given"
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()
+        self.text = record.getMessage()
 
 
 class OtlpLogs:
@@ -59,8 +59,8 @@ class OtlpLogs:
         self._exporter = OTLPLogExporter(endpoint=endpoint, timeout=timeout_s)
         self._resource = Resource.create({"service.name": _PROJECT, "service.version": version(_PROJECT)})
         self._scope = InstrumentationScope(_PROJECT)
-        self._said = _Said()
-        _EXPORTER_LOG.addHandler(self._said)
+        self._last_message = _LastMessage()
+        _EXPORTER_LOG.addHandler(self._last_message)
 
     def send(self, events: Sequence[Event]) -> None:
         from opentelemetry.sdk._logs import ReadableLogRecord
@@ -69,12 +69,12 @@ class OtlpLogs:
         batch = [ReadableLogRecord(_record(event), self._resource, self._scope) for event in events]
         if self._exporter.export(batch) is not LogRecordExportResult.SUCCESS:
             raise OtlpError(
-                f"the collector {redact_url(self.endpoint)} did not take {len(batch)} records: {self._said.last}"
+                f"the collector {redact_url(self.endpoint)} did not take {len(batch)} records: {self._last_message.text}"
             )
 
     def close(self) -> None:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the library gives it no types
-        _EXPORTER_LOG.removeHandler(self._said)
+        _EXPORTER_LOG.removeHandler(self._last_message)
 
 
 def _record(event: Event) -> LogRecord:

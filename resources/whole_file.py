@@ -1,4 +1,4 @@
-"""A file that appears under its name whole and durable, or not at all. What is in it is its writer's business."""
+"""Write files atomically: a file appears under its name whole and durable, or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`. A block that ends well makes it durable under that name; else it goes."""
+    """A temporary path beside `path`. When the block succeeds, it is made durable under that name; else it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)  # hidden, so no glob over parts can see it
     os.close(descriptor)
@@ -28,7 +28,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def disk_trouble(error: OSError, place: Path | str) -> str:
-    """What a folder or its disk has refused, in words, with what helps first. `place` is named where the error names none."""
+    """A message for a failure of a folder or its disk, with a remedy. `place` is named where the error names no file."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = "Free some space" if full else "Check the folder and its disk"
     return f"{error.filename or place}: {error.strerror or error}. {remedy}"

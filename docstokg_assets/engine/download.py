@@ -21,8 +21,9 @@ from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.sniffing import SNIFF_BYTES, TWO_IN_ONE, pdf_fault, sniff
 from docstokg_assets.domain.works import Work
 from docstokg_assets.landing.walls import recognise_wall
+from resources.artifacts.file_system import PartFile
 from resources.artifacts.quarantine import Quarantine
-from resources.artifacts.store import ArtifactStore, Part
+from resources.artifacts.store import ArtifactStore
 from resources.http.digests import KNOWN, stated_digests
 from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
 from resources.http.exchange import reason_of_status
@@ -68,7 +69,7 @@ class DownloadStreamResult:
     digests: Mapping[str, str] = field(default_factory=dict)  # others that were asked for
     tail: bytes = b""
     page: bytes = b""
-    part: Part | None = field(default=None, repr=False)
+    part: PartFile | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class ArtifactSink:
         self._size = 0
         self._tail = b""
         self._kind: Kind | None = None
-        self._part: Part | None = None
+        self._part: PartFile | None = None
         self._page: list[bytes] = []
 
     def write(self, chunk: bytes) -> None:
@@ -250,7 +251,7 @@ def store_file(
     candidate: Candidate,
     response: Response,
     stream: DownloadStreamResult,
-    part: Part,
+    part: PartFile,
     store: ArtifactStore,
     verdict: Verdict,
 ) -> DownloadOutcome:

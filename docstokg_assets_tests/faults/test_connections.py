@@ -194,7 +194,7 @@ def test_fault_17_a_kept_connection_is_not_looked_up_again_and_a_new_one_is(
         assert client.ask(Request(url, Role.LANDING)).ok
     assert resolver.lookups == 1
     client.client.replace_settings(
-        client.client.wire.settings.model_copy(update={"allow_private_hosts": ()}), client.client._exchanger.robots
+        client.client.wire.settings.model_copy(update={"allow_private_hosts": ()}), client.client.robots.settings
     )
     with pytest.raises(AddressRefused):
         client.ask(Request(url, Role.LANDING))

@@ -1,7 +1,7 @@
 """Artifacts as files under one folder. A file has its final name only when all its bytes are on the disk.
 
 Every folder on the way is opened by itself and never through a symbolic link, so that no path leads out of the root,
-whatever somebody puts there meanwhile. Names and hashes of new files are the callers' business.
+whatever somebody puts there meanwhile. Callers decide the names of new files and hash them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 
 from resources.artifacts.store import (
     Found,
-    Part,
     Stored,
     StoreError,
     StoreFull,
@@ -28,6 +28,7 @@ from resources.artifacts.store import (
     names_of,
     parts_folder,
 )
+from resources.errors import translate_errors
 
 PART_PREFIX = ".part-"
 _NOTE = "user.docstokg"  # an extended attribute
@@ -38,7 +39,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PartFile:
-    """A part in the folder of its target, or at least on the same disk."""
+    """A file that is being written, under a name that nobody reads: in the folder of its target, or at least on the same disk."""
 
     def __init__(self, path: Path, folder: int, fd: int) -> None:
         self.path = path
@@ -47,16 +48,16 @@ class PartFile:
         self._fd: int | None = fd
 
     def write(self, chunk: bytes) -> None:
-        """Write all of `chunk` at once, past any buffer."""
+        """Write all of `chunk` at once, unbuffered. On failure nothing is left behind."""
         remaining = memoryview(chunk)
-        with self._usable() as (_, fd):
+        with self._opened() as (_, fd):
             while remaining:
                 remaining = remaining[os.write(fd, remaining) :]
         self.bytes_written += len(chunk)
 
     def move_to(self, folder: int, name: str, note: bytes = b"") -> None:
         """Bring the bytes to the disk, then take the final name, then bring that to the disk; the part is over."""
-        with self._usable() as (own_folder, fd):
+        with self._opened() as (own_folder, fd):
             if note and _KEEPS_NOTES:
                 with suppress(OSError):  # not every file system keeps them, or as many bytes
                     os.setxattr(fd, _NOTE, note)
@@ -67,24 +68,27 @@ class PartFile:
 
     def reader(self) -> BufferedReader:
         """What was written so far, from its beginning, for a store that keeps it elsewhere."""
-        with self._usable() as (folder, _):
+        with self._opened() as (folder, _):
             return os.fdopen(os.open(self.path.name, _READ, dir_fd=folder), "rb")
 
     def discard(self) -> None:
+        """Leave nothing behind. Safe at any time, also twice, also after the part was committed."""
         if self._folder is not None:
             with suppress(OSError):
                 os.unlink(self.path.name, dir_fd=self._folder)
         self._close()
 
     @contextmanager
-    def _usable(self) -> Iterator[tuple[int, int]]:
+    def _opened(self) -> Iterator[tuple[int, int]]:
+        """The descriptors of folder and part. An error discards the part."""
         if self._folder is None or self._fd is None:
             raise StoreError(f"{self.path} was already committed or discarded")
-        try:
+        with translate_errors(OSError, self._failed):
             yield self._folder, self._fd
-        except OSError as error:
-            self.discard()
-            raise _store_error(self.path, error) from error
+
+    def _failed(self, error: OSError) -> StoreError:
+        self.discard()
+        return _store_error(self.path, error)
 
     def _close(self) -> None:
         fds, self._folder, self._fd = (self._folder, self._fd), None, None
@@ -98,10 +102,8 @@ class FileSystemStore:
 
     def __init__(self, root: Path, layout: str = "readable") -> None:
         self.root, self.layout = root, layout
-        try:
+        with translate_errors(OSError, partial(_store_error, root)):
             root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _store_error(root, error) from error
         self.begin("").discard()  # a root that cannot be written to is known now, not after the first download
 
     def begin(self, folder: str) -> PartFile:
@@ -112,10 +114,9 @@ class FileSystemStore:
             fd = os.open(name, _NEW_FILE, 0o666, dir_fd=opened)
             return PartFile(self.root / relative_path, os.dup(opened), fd)
 
-    def commit(self, part: Part, path: str, sha256: str, note: bytes = b"") -> Stored:
+    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"") -> Stored:
         """A symbolic link that has the name is replaced too, not followed. Under the name of a hash nobody would look for a
         note, and the file may be of several works."""
-        assert isinstance(part, PartFile)
         try:
             place = final_path(self.layout, path, sha256)
             with self._at(place, create=True) as (folder, name):
@@ -152,11 +153,9 @@ class FileSystemStore:
             return False
 
     def sha256_of(self, relative_path: str) -> tuple[str, int]:
-        with self.open_read(relative_path) as file:
-            try:
-                return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
-            except OSError as error:
-                raise _store_error(self.root / relative_path, error) from error
+        translated = translate_errors(OSError, partial(_store_error, self.root / relative_path))
+        with self.open_read(relative_path) as file, translated:
+            return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
 
     def delete(self, relative_path: str) -> bool:
         try:

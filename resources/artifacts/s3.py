@@ -12,7 +12,7 @@ import hashlib
 import io
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -21,8 +21,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from resources.artifacts.file_system import FileSystemStore, PartFile
-from resources.artifacts.store import Found, Part, Stored, StoreError, final_path, names_of
+from resources.artifacts.store import Found, Stored, StoreError, final_path, names_of
+from resources.errors import translate_errors
 
+S3_ERRORS = (ClientError, BotoCoreError)
 MULTIPART_FROM = 50 * 1024 * 1024
 PIECE_BYTES = 16 * 1024 * 1024
 _MOST_TURNS = 8  # of writers who replace each other's object under one name; more than that is no coincidence
@@ -43,7 +45,7 @@ _REMEDIES = {
 
 
 def s3_client(endpoint_url: str | None, region: str | None) -> Any:
-    """The one place where it is said how S3 is asked: six tries with growing pauses, also after a lost answer."""
+    """The S3 client that all of the system uses: six tries with growing pauses, also after a lost answer."""
     settings = Config(
         retries={"mode": "legacy", "total_max_attempts": 6},  # the others give up for good after a hundred retries
         connect_timeout=10,
@@ -52,10 +54,8 @@ def s3_client(endpoint_url: str | None, region: str | None) -> Any:
         tcp_keepalive=True,
         user_agent_extra="docstokg-contentdownload",
     )
-    try:
+    with translate_errors((BotoCoreError, ValueError), lambda error: StoreError(f"S3 cannot be used: {error}")):
         return boto3.session.Session().client("s3", endpoint_url=endpoint_url, region_name=region, config=settings)
-    except (BotoCoreError, ValueError) as error:
-        raise StoreError(f"S3 cannot be asked: {error}") from error
 
 
 class S3Store:
@@ -74,40 +74,39 @@ class S3Store:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._multipart_from, self._piece_bytes = multipart_from, piece_bytes
         self._spool = FileSystemStore(spool, layout)
-        with self._told(""):
+        with self._translated(""):
             client.head_bucket(Bucket=bucket)  # what cannot be used is known now, not after the first download
 
     def begin(self, folder: str) -> PartFile:
         return self._spool.begin(folder)
 
-    def commit(self, part: Part, path: str, sha256: str, note: bytes = b"") -> Stored:
-        assert isinstance(part, PartFile)
+    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"") -> Stored:
         try:
             place = final_path(self.layout, path, sha256)
-            with part.reader() as body, self._told(place):
+            with part.reader() as body, self._translated(place):
                 self._put(body, part.bytes_written, self._key(place), sha256)
         finally:
             part.discard()
         return Stored(place, part.bytes_written)
 
     def note_of(self, path: str) -> None:
-        """To look would cost a request for each work."""
+        """None: reading it would cost a request for each work."""
 
     def settled(self, path: str) -> tuple[str, int] | None:
         return self.sha256_of(path) if self.exists(path) else None
 
     def open_read(self, path: str) -> BinaryIO:
-        with self._told(path):
+        with self._translated(path):
             return io.BufferedReader(self._client.get_object(Bucket=self._bucket, Key=self._key(path))["Body"])
 
     def exists(self, path: str) -> bool:
-        with self._told(path):
+        with self._translated(path):
             return self._head(self._key(path)) is not None
 
     def sha256_of(self, path: str) -> tuple[str, int]:
         """Read from the bucket again: what the server says of it may be what it was told."""
         digest, size = hashlib.sha256(), 0
-        with self.open_read(path) as body, self._told(path):
+        with self.open_read(path) as body, self._translated(path):
             while chunk := body.read(1024 * 1024):
                 digest.update(chunk)
                 size += len(chunk)
@@ -115,7 +114,7 @@ class S3Store:
 
     def delete(self, path: str) -> bool:
         place, _, upload = path.partition(_UPLOAD)
-        with self._told(place):
+        with self._translated(place):
             if upload:
                 return self._abort(self._key(place), upload)
             if self._spool.delete(path):
@@ -127,7 +126,7 @@ class S3Store:
 
     def iter_files(self, under: str) -> Iterator[Found]:
         pages = self._client.get_paginator("list_objects_v2")
-        with self._told(under):
+        with self._translated(under):
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._under(under)):
                 for item in page.get("Contents", ()):
                     path = item["Key"].removeprefix(self._prefix)
@@ -139,7 +138,7 @@ class S3Store:
         before = time.time() - older_than_s
         stale = self._spool.stale_parts(older_than_s, folder)
         pages = self._client.get_paginator("list_multipart_uploads")
-        with self._told(folder):
+        with self._translated(folder):
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._under(folder)):
                 for upload in page.get("Uploads", ()):
                     path = upload["Key"].removeprefix(self._prefix) + _UPLOAD + upload["UploadId"]
@@ -193,7 +192,7 @@ class S3Store:
                 sent.append({"PartNumber": number, "ETag": answer["ETag"], "ChecksumSHA256": checksum})
             self._client.complete_multipart_upload(MultipartUpload={"Parts": sent}, **upload, **condition)
         except BaseException:
-            with suppress(ClientError, BotoCoreError):  # else it is a stale part, and found as one
+            with suppress(*S3_ERRORS):  # else it is a stale part, and found as one
                 self._client.abort_multipart_upload(**upload)
             raise
 
@@ -229,23 +228,23 @@ class S3Store:
     def _under(self, folder: str) -> str:
         return f"{self._prefix}{folder}/" if folder else self._prefix
 
-    @contextmanager
-    def _told(self, path: str) -> Iterator[None]:
-        """What botocore says, as a StoreError that names the place and the remedy; a missing object as FileNotFoundError."""
-        try:
-            yield
-        except (ClientError, BotoCoreError) as error:
+    def _translated(self, path: str) -> AbstractContextManager[None]:
+        """Errors of botocore as a StoreError with the place and the remedy; a missing object as FileNotFoundError."""
+
+        def translate(error: ClientError | BotoCoreError) -> Exception:
             if path and _code(error) in _GONE:
-                raise FileNotFoundError(path) from error
+                return FileNotFoundError(path)
             keys = ("artifacts.bucket", "artifacts.endpoint_url")
-            raise explained(error, "the artifact store", self.place(path), *keys) from error
+            return s3_error(error, "the artifact store", self.place(path), *keys)
+
+        return translate_errors(S3_ERRORS, translate)
 
 
-def explained(error: ClientError | BotoCoreError, who: str, place: str, bucket: str, endpoint: str) -> StoreError:
+def s3_error(error: ClientError | BotoCoreError, store: str, place: str, bucket: str, endpoint: str) -> StoreError:
     """With the remedy, in which `bucket` and `endpoint` are the names of their settings."""
     remedy = _REMEDIES.get(_code(error), "Check the server, then run the same command again.")
-    said = _code(error) if isinstance(error, ClientError) else str(error).rstrip(".")
-    return StoreError(f"{who} cannot use {place}: {said}. {remedy.format(bucket=bucket, endpoint=endpoint)}")
+    cause = _code(error) if isinstance(error, ClientError) else str(error).rstrip(".")
+    return StoreError(f"{store} cannot use {place}: {cause}. {remedy.format(bucket=bucket, endpoint=endpoint)}")
 
 
 def _code(error: ClientError | BotoCoreError) -> str:

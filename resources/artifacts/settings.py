@@ -1,4 +1,4 @@
-"""Where artifacts are kept, and in which layout. How they are written is the stores' business."""
+"""Settings of the artifact store: where files are kept, and in which layout."""
 
 from __future__ import annotations
 

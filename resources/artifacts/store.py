@@ -1,5 +1,5 @@
-"""What every artifact store can do, whatever it is made of: parts that nobody reads, files that are whole, and errors with their
-remedies. A store knows bytes and relative paths; what a file is called is decided by the domain.
+"""The interface of artifact stores, their errors with remedies, and the two layouts. A store knows bytes and relative paths; the
+domain decides what a file is called.
 
 Two layouts: `readable` takes the path as it is given; `cas` keeps a file under the hash of its bytes, the same bytes once, and
 leaves the given name to the catalog. Either leaves what is in quarantine under the name that it has there.
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from resources.errors import ExplainedError
+
+if TYPE_CHECKING:
+    from resources.artifacts.file_system import PartFile
 
 CAS = "cas"
 QUARANTINE = "quarantine"  # the folder of files that are not what they say
@@ -49,28 +51,12 @@ class Found:
     changed_at: float
 
 
-class Part(Protocol):
-    """A file that is being written, under a name that nobody reads."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def bytes_written(self) -> int: ...
-
-    def write(self, chunk: bytes) -> None:
-        """On failure nothing is left behind."""
-
-    def discard(self) -> None:
-        """Leave nothing behind. Safe at any time, also twice, also after the part was committed."""
-
-
 class ArtifactStore(Protocol):
     """Safe for use by several threads, processes and, where its medium is shared, machines."""
 
-    def begin(self, folder: str) -> Part: ...
+    def begin(self, folder: str) -> PartFile: ...
 
-    def commit(self, part: Part, path: str, sha256: str, note: bytes = b"") -> Stored:
+    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"") -> Stored:
         """Give the part, whose bytes have this hash, its final name: `path`, or in layout `cas` the one made of the hash. When
         this returns, the file survives a loss of power; before, there is none. What had the name before is replaced: in one
         layout a name belongs to one work, in the other to one hash, so it was an older or a damaged copy. The note goes with
@@ -80,7 +66,7 @@ class ArtifactStore(Protocol):
         """The note of what lies under a final name; None when nothing does, or it has none."""
 
     def settled(self, path: str) -> tuple[str, int] | None:
-        """Hash and size of what lies there, hashed again and durable from now on; None when it cannot be read."""
+        """Hash and size of the file, hashed again and durable from now on; None when it cannot be read."""
 
     def open_read(self, path: str) -> BinaryIO:
         """FileNotFoundError when it is not there."""
@@ -97,7 +83,7 @@ class ArtifactStore(Protocol):
         """All files in a folder and below, by name, without parts."""
 
     def stale_parts(self, older_than_s: float, folder: str) -> list[Found]:
-        """Parts begun in this folder that nobody has written to for a while: whoever wrote them was killed."""
+        """Parts begun in this folder that have not been written to for a while: their writers were killed."""
 
     def place(self, folder: str = "") -> str:
         """Where a person finds it."""
@@ -117,7 +103,7 @@ def parts_folder(layout: str, folder: str) -> str:
 
 
 def names_of(path: str) -> list[str]:
-    """The names on the way; refuses what is not a plain path downwards."""
+    """The names in a relative path; StoreError for one that is not a plain path downwards."""
     names = path.split("/")
     if any(name in ("", ".", "..") or "\0" in name for name in names):
         raise StoreError(f"{path!r} is not a path inside the artifact store")

@@ -4,7 +4,7 @@
                                                 ▲                              │
                                                 └── one failure, twice as long ┘
 
-No I/O and no clock: every step is given the time. Keeping the state, and sharing it between processes, is `hosts`' business.
+No I/O and no clock: every step is given the time. `host_state.py` keeps the state and shares it between processes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import formatdate, mktime_tz, parsedate_tz
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,7 +26,7 @@ import orjson
 
 from resources.http.cache_stores import CacheUnavailable, RedisStore, SqliteStore, Store
 from resources.http.headers import headers_cache_key
-from resources.http.messages import Request, ResponseHead, Role
+from resources.http.messages import REDIRECTS, Request, ResponseHead, Role, parse_http_date
 from resources.http.redact import carries_credentials
 from resources.http.settings import CacheTtlSettings, HttpSettings
 from resources.mounts import refuse_network_filesystem
@@ -34,9 +34,8 @@ from resources.mounts import refuse_network_filesystem
 log = logging.getLogger(__name__)
 
 _OPTIONS = hishel.CacheOptions(shared=False, supported_methods=["GET"], allow_stale=False)
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _GONE = frozenset({404, 410})
-_KEPT = frozenset({200, 203, 300}) | _REDIRECTS | _GONE
+_KEPT = frozenset({200, 203, 300}) | REDIRECTS | _GONE
 _BY_DEFAULT = _KEPT - {302, 303, 307}  # these change too easily to be kept unasked (RFC 9110, 15.1)
 _SAYS_HOW_LONG = re.compile(r"(?i)\b(max-age|s-maxage|no-cache|no-store)\b")
 _SECRET_HEADER = re.compile(r"(?i)cookie|auth|token|secret|api-?key|session|signature|credential")
@@ -180,7 +179,7 @@ def _cacheable(request: Request, url: str) -> bool:
 def _may_keep(visit: Visit, head: ResponseHead, body: bytes) -> bool:
     if head.status not in _KEPT or len(body) > _LARGEST or _repeats(visit.secrets, head.headers, body):
         return False
-    if head.status in _REDIRECTS:  # where it leads may need the cookie, or hold a key
+    if head.status in REDIRECTS:  # where it leads may need the cookie, or hold a key
         return "set-cookie" not in head.headers and not carries_credentials(head.headers.get("location", ""))
     # an API's answer that is broken may be whole the next time
     return visit.role is not Role.METADATA or "json" not in (head.content_type or "") or _is_json(body)
@@ -222,11 +221,8 @@ def _dated(headers: Mapping[str, str]) -> dict[str, str]:
     now = time.time()
     age = headers.get("age", "")
     seconds = float(age) if age.isascii() and age.isdigit() and len(age) < 10 else 0.0
-    try:
-        date = parsedate_tz(headers.get("date", ""))
-        seconds = max(seconds, now - mktime_tz((*date[:9], date[9] or 0))) if date else seconds
-    except (ValueError, OverflowError, TypeError, IndexError):
-        pass  # a date that cannot be read is none
+    date = parse_http_date(headers.get("date", ""))
+    seconds = seconds if date is None else max(seconds, now - date)
     kept = {name: value for name, value in headers.items() if name != "age"}
     return kept | {"date": formatdate(max(0.0, now - max(0.0, seconds)), usegmt=True)}
 

@@ -1,7 +1,7 @@
-"""Where cached answers lie: a SQLite file that is private to the user, or Redis. Bytes under (key, variant), nothing more.
+"""Stores of cached answers: a SQLite file that is private to the user, or Redis. Bytes under (key, variant), nothing more.
 
-What they mean, how long they count and what may be kept at all is decided in `cache`. A store that cannot be used says so with
-CacheUnavailable; a damaged file is moved aside and begun anew.
+`cache.py` decides what they mean, how long they are fresh and what may be kept. A store that cannot be used raises
+CacheUnavailable; a damaged file is moved aside and a new one begun.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import redis
 
-from resources.errors import ExplainedError
+from resources.errors import ExplainedError, translate_errors
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_ERRORS = (redis.RedisError, sqlite3.Error, OSError)
 _BUSY_S = 1.0
 _TOUCH_S = 3600.0  # how exactly it is known when an entry was last used; each hit would be a write otherwise
 _EVICTED_AT_ONCE = 50
@@ -94,7 +95,7 @@ class SqliteStore:
         return connection.execute(f"DELETE FROM entries WHERE rowid IN ({oldest})", (_EVICTED_AT_ONCE,)).rowcount > 0
 
     def _with_connection(self, use: Callable[[sqlite3.Connection], T]) -> T:
-        with self._lock, _told_plainly():
+        with self._lock, translate_errors(_ERRORS, _unavailable):
             try:
                 return use(self._connected())
             except sqlite3.DatabaseError as error:
@@ -140,7 +141,7 @@ class SqliteStore:
 
 
 class RedisStore:
-    """One hash a key. How much is kept is decided by the server's `maxmemory`; what is not written again goes after a month."""
+    """One hash per key. The server's `maxmemory` bounds the size; an entry that is not written again expires after a month."""
 
     def __init__(self, url: str, prefix: str = "docstokg:http-cache:") -> None:
         self._client = redis.Redis.from_url(
@@ -149,12 +150,12 @@ class RedisStore:
         self._prefix = prefix
 
     def read(self, key: str) -> dict[str, bytes]:
-        with _told_plainly():
+        with translate_errors(_ERRORS, _unavailable):
             found: dict[Any, Any] = self._client.hgetall(self._prefix + key)
             return {variant.decode(): entry for variant, entry in found.items()}
 
     def write(self, key: str, variant: str, entry: bytes) -> None:
-        with _told_plainly(), self._client.pipeline() as pipe:
+        with translate_errors(_ERRORS, _unavailable), self._client.pipeline() as pipe:
             pipe.hset(self._prefix + key, variant, entry)
             pipe.expire(self._prefix + key, _REDIS_KEPT_S)
             pipe.execute()
@@ -163,11 +164,6 @@ class RedisStore:
         self._client.close()
 
 
-@contextmanager
-def _told_plainly() -> Iterator[None]:
-    try:
-        yield
-    except redis.RedisError as error:
-        raise CacheUnavailable(f"Redis: {type(error).__name__}") from error  # its words may hold the address
-    except (sqlite3.Error, OSError) as error:
-        raise CacheUnavailable(str(error)) from error
+def _unavailable(error: Exception) -> CacheUnavailable:
+    """Without the message of Redis, which may contain the address."""
+    return CacheUnavailable(f"Redis: {type(error).__name__}" if isinstance(error, redis.RedisError) else str(error))

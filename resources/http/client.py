@@ -1,6 +1,6 @@
-"""The polite client as its users hold it: exchanges for those who drive them, and `request_with_retries` for those who block.
+"""The HTTP client: exchanges for drivers with many of them, and `request_with_retries` for callers that block.
 
-Stacks the parts and owns their lifetime; each part decides for itself.
+It assembles the parts and owns their lifetime; each part decides for itself.
 """
 
 from __future__ import annotations
@@ -8,32 +8,38 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from resources.clock import Clock, SystemClock
 from resources.http.attempts import AttemptLog
 from resources.http.cache import HttpCache
 from resources.http.canonical import host_of
 from resources.http.errors import HttpError, Interrupted
-from resources.http.exchange import Exchange, Exchanger, Reply, RequestPolicy, Send, Step
-from resources.http.hosts import HostStateCache, HostStore
+from resources.http.exchange import Exchange, Reply, RequestPolicy, Send, Step
+from resources.http.exchanger import Exchanger
+from resources.http.host_state import HostStateCache
 from resources.http.messages import Request, Response, ResponseHead
+from resources.http.robots import RobotsCache
 from resources.http.settings import HttpSettings, RobotsSettings
 from resources.http.wire import Wire
-from resources.rate_limit.announced import limits_from_headers
 from resources.rate_limit.limiter import Allowance, Limiter
+from resources.rate_limit.server_limits import limits_from_headers
 from resources.records import Reason
+
+if TYPE_CHECKING:
+    from resources.catalog.catalog import Catalog
 
 _BUSY_POLL_S = 0.05
 
 
 class HttpClient:
-    """Everything that the system sends goes through here."""
+    """Every request of the system goes through here."""
 
     def __init__(
         self,
         settings: HttpSettings,
         robots: RobotsSettings,
-        hosts: HostStore,
+        catalog: Catalog,
         limiter: Limiter,
         *,
         cache: HttpCache | None = None,
@@ -43,10 +49,11 @@ class HttpClient:
     ) -> None:
         self.clock = clock or SystemClock()
         self.limiter = limiter
-        self.hosts = HostStateCache(hosts, self.clock, robots.ttl_seconds, settings.breaker)
+        self.hosts = HostStateCache(catalog, self.clock, settings.breaker)
+        self.robots = RobotsCache(catalog, self.clock, robots)
         self.wire = Wire(settings, chunk_bytes)
         self._cache = cache
-        self._exchanger = Exchanger(settings, robots, self.hosts, self.clock, rng or random.Random(), cache)
+        self._exchanger = Exchanger(settings, self.robots, self.hosts, self.clock, rng or random.Random(), cache)
 
     def exchange(
         self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
@@ -61,7 +68,7 @@ class HttpClient:
         *,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Response:
-        """One exchange from beginning to end in the calling thread, waiting where it must."""
+        """Run one exchange in the calling thread, sleeping where it must wait."""
         with closing(self.exchange(request, log, policy)) as exchange:
             try:
                 step: Step = next(exchange)
@@ -82,8 +89,8 @@ class HttpClient:
         return exchange.send(reply)
 
     def send(self, send: Send, allowance: Allowance, waited_ms: int = 0) -> Reply | None:
-        """One step of an exchange whose turn has come; for drivers, who hold its permit and token. None, and nothing is sent,
-        when the host was closed while the step waited; the exchange then says how to go on."""
+        """Perform one step of an exchange, for a driver that holds its permit and token. None, and nothing is sent, when the host
+        was closed while the step waited; the exchange then says how to go on."""
         if not self.hosts.admits(send.host):
             return None
         reply = self.wire.send(send, allowance.group, waited_ms)
@@ -101,17 +108,17 @@ class HttpClient:
             self.limiter.leave(policy)
 
     def learn(self, allowance: Allowance, head: ResponseHead) -> None:
-        """What an answer says of the server's limits. A budget that is used up closes the host for everybody."""
-        announced = limits_from_headers(head.headers, self.clock.wall())
-        if announced is None:
+        """Apply the limits that an answer states. A budget that is used up closes the host for everybody."""
+        stated = limits_from_headers(head.headers, self.clock.wall())
+        if stated is None:
             return
-        self.limiter.learn(allowance, announced)
-        if announced.closed_for_s is not None:
-            until = self.clock.wall() + announced.closed_for_s
+        self.limiter.learn(allowance, stated)
+        if stated.exhausted_for_s is not None:
+            until = self.clock.wall() + stated.exhausted_for_s
             self.hosts.close(host_of(head.url), until, str(Reason.RETRY_AFTER))
 
     def _sleep(self, seconds: float, stopped: Callable[[], bool]) -> None:
-        """Sleeps in slices, so that a stop is noticed."""
+        """Sleep in slices, so that a stop is noticed."""
         end = self.clock.monotonic() + seconds
         while (left := end - self.clock.monotonic()) > 0:
             if stopped():
@@ -119,10 +126,9 @@ class HttpClient:
             self.clock.sleep(min(left, 0.25))
 
     def replace_settings(self, settings: HttpSettings, robots: RobotsSettings) -> None:
-        """For requests that begin from now on."""
-        self.wire.settings = settings
-        self._exchanger.settings, self._exchanger.robots = settings, robots
-        self.hosts.robots_ttl_s, self.hosts.breaker_rules = robots.ttl_seconds, settings.breaker
+        """Use these settings for requests that begin from now on."""
+        self.wire.settings = self._exchanger.settings = settings
+        self.robots.settings, self.hosts.breaker_settings = robots, settings.breaker
         if self._cache is not None:
             self._cache.ttl = settings.cache_ttl
 

@@ -1,7 +1,7 @@
-"""The cookies with which hosts let us in, so that a door opens once in a while and not anew for every paper.
+"""The cookies with which hosts admit us, kept for a while, so that a cookie wall is passed once and not for every paper.
 
-As a browser does, but for a short time, in the memory of one process, for pages and files only: an API needs none, and what it
-answers to a visitor with one is his alone. A jar that is kept here does not change any more.
+As in a browser, but for a short time, in the memory of one process, for pages and files only: an API needs none, and its answer
+to a client with a cookie is for that client alone. A jar that is kept here does not change any more.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MOST_LETTERS = 8_000  # and not more than servers take in a header
 
 
 class Origin(NamedTuple):
-    """`door` is scheme and port: cookies know their hosts themselves, but would be shown at every door."""
+    """Cookies know their hosts, but would be sent to every scheme and port of them."""
 
     host: str
-    door: tuple[str, int | None]
+    scheme_port: tuple[str, int | None]
 
 
 def origin_of(url: str) -> Origin:
@@ -40,32 +40,32 @@ def jar_text(jar: Jar) -> str:
 
 
 class CookieStore:
-    """Thread-safe. Each is good for so many seconds after the host first gave it, however often it is shown."""
+    """Thread-safe. A jar expires so many seconds after the host first set it, however often it is sent."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[Origin, tuple[float, Jar]] = {}  # until when, by the monotonic clock
         self._lock = threading.Lock()
 
-    def show(self, request: Request, here: Origin) -> Jar | None:
+    def get(self, request: Request, origin: Origin) -> Jar | None:
         if request.role is Role.METADATA:
             return None
         with self._lock:
-            until, jar = self._known.get(here, (0.0, None))
+            until, jar = self._known.get(origin, (0.0, None))
             return jar if self._clock.monotonic() < until else None
 
-    def remember(self, request: Request, here: Origin, jar: Jar, status: int, seconds: float) -> None:
-        """Those of a request with a key are dropped, those of one that was turned away, and more than a host can mean well."""
+    def remember(self, request: Request, origin: Origin, jar: Jar, status: int, seconds: float) -> None:
+        """Keep a jar, or drop what is known of the origin: after a request with a key, a refusal, or with too many cookies."""
         if request.role is Role.METADATA:
             return
         now = self._clock.monotonic()
-        turned_away, with_key = status >= 400, bool(request.secret_headers or request.secret_params)
+        refused, with_key = status >= 400, bool(request.secret_headers or request.secret_params)
         too_many = len(jar) > _MOST_COOKIES or len(jar_text(jar)) > _MOST_LETTERS
         with self._lock:
-            until, _ = self._known.get(here, (0.0, None))
-            if turned_away or with_key or too_many:
-                self._known.pop(here, None)
+            until, _ = self._known.get(origin, (0.0, None))
+            if refused or with_key or too_many:
+                self._known.pop(origin, None)
             elif len(jar) and seconds:
-                while len(self._known) >= _MOST_HOSTS and here not in self._known:
+                while len(self._known) >= _MOST_HOSTS and origin not in self._known:
                     self._known.pop(next(iter(self._known)))
-                self._known[here] = until if now < until else now + seconds, jar.copy()
+                self._known[origin] = until if now < until else now + seconds, jar.copy()

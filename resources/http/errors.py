@@ -42,9 +42,8 @@ class HttpError(ExplainedError):
         super().__init__(message)
         self.url = url
         self.until = until  # epoch seconds, where waiting would help
-        self.unfinished: Unfinished | None = (
-            None  # the beginning of a body that broke off, where its rest can be asked for
-        )
+        # the beginning of a body that broke off, where its rest can be requested
+        self.unfinished: Unfinished | None = None
 
 
 class RefusedError(HttpError):
@@ -127,3 +126,7 @@ class Interrupted(TransportError):
 
 class RedirectLoop(HttpError):
     reason = Reason.REDIRECT_LOOP
+
+
+BROKEN_TRANSFERS = (ConnectionFailed, DeadlineExceeded, ProtocolViolation, BodyTooShort, BodyTruncated)
+"""Errors of a transfer that may succeed when it is repeated."""

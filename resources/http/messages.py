@@ -1,20 +1,23 @@
-"""What callers ask for and what they get: Request and Response, and the sink through which a body can leave without being kept.
+"""Request and Response, and the sink that a body can be streamed into without being kept in memory.
 
-A Request says what is wanted, never how it is retried, paced or secured. Those are the exchange's and the driver's business.
+A Request says what is wanted, never how it is retried, paced or secured; exchange and driver decide that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import mktime_tz, parsedate_tz
 from enum import StrEnum
 from typing import Any, Protocol
 
 import orjson
 
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
 
 class Role(StrEnum):
-    """Why something is asked for; decides headers, limits, robots and caching."""
+    """The purpose of a request; decides headers, limits, robots and caching."""
 
     METADATA = "metadata"
     LANDING = "landing"
@@ -45,6 +48,15 @@ def parse_length(value: str | None) -> int | None:
     return int(value) if value and len(value) <= 18 and value.isascii() and value.isdigit() else None
 
 
+def parse_http_date(text: str) -> float | None:
+    """Epoch seconds; None when the text is not a date. HTTP dates are in GMT, also where they do not say so."""
+    try:
+        date = parsedate_tz(text)
+        return mktime_tz((*date[:9], date[9] or 0)) if date else None
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None  # the standard library's parser fails in several ways
+
+
 class BodySink(Protocol):
     """Takes a body piece by piece while it arrives. `write` may raise BodyTooLarge or another HttpError to stop the transfer."""
 
@@ -59,7 +71,7 @@ class BodySink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """The beginning of a body that broke off: in a sink, which goes on with the rest or is told that there is none."""
+    """The beginning of a body that broke off: in a sink, which continues with the rest or is aborted."""
 
     head: ResponseHead
     sink: BodySink
@@ -68,7 +80,7 @@ class Unfinished:
 
     @classmethod
     def of(cls, head: ResponseHead, sink: BodySink, size: int) -> Unfinished | None:
-        """None where the rest cannot be asked for: that needs ranges, a strong validator, and bytes that are not coded."""
+        """None where the rest cannot be requested: that needs ranges, a strong validator, and no content coding."""
         etag = head.headers.get("etag", "")
         coded = head.headers.get("content-encoding", "identity").strip().lower() != "identity"
         ranges = "bytes" in head.headers.get("accept-ranges", "").lower()
@@ -78,7 +90,7 @@ class Unfinished:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What asks for the rest, or for all of it if it has changed."""
+        """The headers that request the rest, or all of it if it has changed."""
         return {"Range": f"bytes={self.size}-", "If-Range": self.etag}
 
     def is_continued_by(self, head: ResponseHead) -> bool:
@@ -87,20 +99,20 @@ class Unfinished:
         return head.status == 206 and fits and head.headers.get("etag", self.etag) == self.etag
 
     def whole_size(self, rest: ResponseHead) -> int | None:
-        """A server may send less than the whole rest; this is where that ends, where either answer says so."""
-        told = rest.headers.get("content-range", "").rpartition("/")[2]
-        return self.head.content_length or parse_length(told)
+        """Size of the whole body, where either answer states it; a server may send less than the whole rest."""
+        total = rest.headers.get("content-range", "").rpartition("/")[2]
+        return self.head.content_length or parse_length(total)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchableRequest:
-    """Makes one request of several that wait for the same endpoint. Those with equal `build` may be asked as one; the answer then
-    goes to each of them, with the `items` that were asked for."""
+    """How to merge requests that wait for the same endpoint. Those with equal `build` may be sent as one; the answer then goes to
+    each of them, with the `items` that were requested."""
 
     item: str
     most: int  # items in one request
     build: Callable[[Sequence[str]], Request]
-    # Whether a refusal speaks of all of them, and not of one that is to blame: then nobody is asked for alone.
+    # Whether a refusal concerns all items, and not a single bad one: then they are not retried alone.
     is_for_all: Callable[[Response], bool] = lambda response: False
 
 
@@ -110,7 +122,7 @@ class Request:
     role: Role
     verb: str = "GET"
     body: bytes | None = None
-    repeatable: bool = True  # False: to be done once; repeated only when the server says that it did nothing (429)
+    repeatable: bool = True  # False: sent once; repeated only when the server says that it did nothing (429)
     batchable: BatchableRequest | None = None
     resolver: str | None = None
     tier: str | None = None
@@ -119,14 +131,14 @@ class Request:
     secret_headers: Mapping[str, str] = field(default_factory=dict)
     secret_params: Mapping[str, str] = field(default_factory=dict)
     referer: str | None = None
-    pause_s: float = 0.0  # before it is sent: what is asked about takes its time
+    pause_s: float = 0.0  # before it is sent, e.g. between two polls
     obey_robots: bool = True
-    cache: bool = True  # False: the answer of this moment is wanted
+    cache: bool = True  # False: a fresh answer is needed
     follow_redirects: bool = True
     max_bytes: int | None = None  # of a body that is kept in memory; a sink has its own rule
-    beginning_only: bool = False  # of a longer body the first `max_bytes` are taken, instead of none
+    beginning_only: bool = False  # take the first `max_bytes` of a longer body instead of failing
     sink: Callable[[ResponseHead], BodySink] | None = None  # opened for a 2xx answer only
-    # Says of an answer (status, headers, body) that its status would be retried, but repeating it is pointless or harmful.
+    # Whether an answer (status, headers, body) is final although its status is one that is retried.
     final: Callable[[int, Mapping[str, str], bytes], bool] | None = None
 
 
@@ -141,7 +153,7 @@ class Response:
     payload: Any = None
     hops: tuple[str, ...] = ()  # URLs before `url`
     elapsed_ms: int = 0
-    items: tuple[str, ...] = ()  # of a batchable request, in the order in which they were asked for
+    items: tuple[str, ...] = ()  # of a batchable request, in the order of the request
 
     @property
     def ok(self) -> bool:

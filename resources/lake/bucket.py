@@ -1,4 +1,4 @@
-"""The lake in a bucket. DuckDB's own way to S3 is a download, so it reads parts as an Arrow dataset instead.
+"""The lake in a bucket. DuckDB's S3 extension must be downloaded, so DuckDB reads parts as an Arrow dataset instead.
 
 A part is written to a passing local file and sent in one request; S3 shows it whole or not at all. Credentials are found where
 AWS tools look for them and written nowhere.
@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from botocore.exceptions import BotoCoreError, ClientError
 
-from resources.artifacts.s3 import explained, s3_client
+from resources.artifacts.s3 import S3_ERRORS, s3_client, s3_error
+from resources.errors import translate_errors
 from resources.folders import s3_files
 
 _YEARS = ds.HivePartitioning(pa.schema([("year", pa.int16())]), null_fallback="0")
@@ -32,7 +32,7 @@ class LakeBucket:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._client = s3_client(endpoint_url, region)
         self._files = s3_files(endpoint_url, signed=True, region=self._client.meta.region_name)
-        with self._told():
+        with self._translated():
             self._client.head_bucket(Bucket=bucket)
 
     @property
@@ -48,13 +48,13 @@ class LakeBucket:
         self._spool.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix=".tmp-", dir=self._spool) as file:
             yield Path(file.name)
-            with self._told(), open(file.name, "rb") as body:
+            with self._translated(), open(file.name, "rb") as body:
                 self._client.put_object(Bucket=self._bucket, Key=self._prefix + part, Body=body)
 
     def parts(self, table: str, year: int | None = None) -> list[str]:
         under = f"{self._prefix}{table}/" + ("" if year is None else f"year={year}/")
         pages = self._client.get_paginator("list_objects_v2")
-        with self._told():
+        with self._translated():
             keys = [
                 item["Key"].removeprefix(self._prefix)
                 for page in pages.paginate(Bucket=self._bucket, Prefix=under)
@@ -63,7 +63,7 @@ class LakeBucket:
         return [key for key in keys if _PART.fullmatch(key)]
 
     def is_empty(self) -> bool:
-        with self._told():
+        with self._translated():
             found = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
         return not found.get("Contents")
 
@@ -75,11 +75,11 @@ class LakeBucket:
             yield from file.iter_batches()
 
     def remove(self, part: str) -> None:
-        with self._told():
+        with self._translated():
             self._client.delete_object(Bucket=self._bucket, Key=self._prefix + part)
 
     def rows(self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema) -> str | None:
-        """Parts are those of now. Of a filter on the year DuckDB tells Arrow, which leaves the other parts alone."""
+        """The parts that exist now. DuckDB passes a filter on the year to Arrow, which then skips the other parts."""
         parts = [self._path(part) for part in self.parts(table)]
         if not parts:
             return None
@@ -91,9 +91,6 @@ class LakeBucket:
     def _path(self, part: str) -> str:
         return f"{self._bucket}/{self._prefix}{part}"
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except (ClientError, BotoCoreError) as error:
-            raise explained(error, "the lake", self.place, "telemetry.lake", "telemetry.lake_endpoint_url") from error
+    def _translated(self) -> AbstractContextManager[None]:
+        keys = ("telemetry.lake", "telemetry.lake_endpoint_url")
+        return translate_errors(S3_ERRORS, lambda error: s3_error(error, "the lake", self.place, *keys))

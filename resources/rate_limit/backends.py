@@ -1,47 +1,40 @@
-"""Opens the backend that is configured, and sees to it that a process that counts alone is alone on its data root."""
+"""Open the configured limiter backend, and make sure that a process that counts in memory is alone on its data root."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from pyrate_limiter import StateStore
-
+from resources.errors import translate_errors
 from resources.mounts import refuse_network_filesystem
 from resources.rate_limit.root_lock import RootLock
 from resources.rate_limit.settings import RateLimitSettings
-from resources.rate_limit.stores import LimiterUnavailable, MemoryStores, Stores
+from resources.rate_limit.stores import LimiterUnavailable, LimitStore, MemoryLimits
+
+_ALONE_REFUSED = (
+    "rate_limit.backend is memory, which counts for one process, and another one works on {root}: together they would send too "
+    "many requests. Wait for it to end, or set rate_limit.backend to sqlite for both."
+)
+_SHARED_REFUSED = (
+    "another process works on {root} with rate_limit.backend memory, which counts for that one alone: together they would send "
+    "too many requests. Wait for it to end, or set rate_limit.backend to sqlite there."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedStores:
-    """A backend together with its place among the processes of the data root."""
-
-    stores: Stores
-    lock: RootLock
-
-    def store(self, key: str) -> StateStore:
-        return self.stores.store(key)
-
-    def close(self) -> None:
-        self.stores.close()
-        self.lock.close()
-
-
-def open_stores(settings: RateLimitSettings, path: Path) -> Stores:
-    """`path` is the limiter's file in the data root; what other backends keep there lies beside it."""
+def open_limits(settings: RateLimitSettings, path: Path) -> tuple[LimitStore, RootLock]:
+    """The configured store and the process's lock on the data root, both to be closed by the caller. `path` is the limiter's
+    file in the data root; other backends keep their files beside it."""
     lock = _lock(settings, path.with_suffix(".lock"))
     try:
-        return OpenedStores(_open(settings, path), lock)
+        return _open(settings, path), lock
     except BaseException:
         lock.close()
         raise
 
 
-def _open(settings: RateLimitSettings, path: Path) -> Stores:
-    # Imported when wanted: a server's client is not loaded by those who use none.
+def _open(settings: RateLimitSettings, path: Path) -> LimitStore:
+    # Imported on use, so that a server's client library is loaded only where it is needed.
     if settings.backend == "memory":
-        return MemoryStores()
+        return MemoryLimits()
     if settings.backend == "redis":
         from resources.rate_limit.redis_limits import RedisLimits
 
@@ -64,23 +57,13 @@ def _open(settings: RateLimitSettings, path: Path) -> Stores:
 
 def _lock(settings: RateLimitSettings, path: Path) -> RootLock:
     alone = settings.backend == "memory"
-    try:
+
+    def unavailable(error: OSError) -> LimiterUnavailable:
+        if not isinstance(error, BlockingIOError):
+            problem, remedy = error.strerror or error, "No request goes out until it can be read and written."
+            return LimiterUnavailable(f"the lock {path} cannot be used: {problem}. {remedy}")
+        message = _ALONE_REFUSED if alone else _SHARED_REFUSED
+        return LimiterUnavailable(message.format(root=path.parent))
+
+    with translate_errors(OSError, unavailable):
         return RootLock(path, exclusive=alone)
-    except BlockingIOError:
-        raise LimiterUnavailable(_taken(path.parent, alone)) from None
-    except OSError as error:
-        raise LimiterUnavailable(
-            f"the lock {path} cannot be used: {error.strerror or error}. No request goes out until it can be read and written."
-        ) from error
-
-
-def _taken(root: Path, alone: bool) -> str:
-    if alone:
-        return (
-            f"rate_limit.backend is memory, which counts for one process, and another one works on {root}: together they would "
-            "ask too often. Wait for it to end, or set rate_limit.backend to sqlite for both."
-        )
-    return (
-        f"another process works on {root} with rate_limit.backend memory, which counts for that one alone: together they would "
-        "ask too often. Wait for it to end, or set rate_limit.backend to sqlite there."
-    )

@@ -1,7 +1,7 @@
-"""Says whether a request may go out now, and if not, when to ask again. Never sleeps; the drivers wait or do something else.
+"""Decide whether a request may go out now, and if not, when to try again. Never sleeps; the drivers wait or do other work.
 
-A request needs a permit of its group (so many at once), and a token of each limit that applies to it. Tokens are counted for
-all processes together; a group whose provider caps connections belongs to one process at a time, so that the cap holds too.
+A request needs a permit of its group (concurrency), and a token of each rate limit that applies to it. Tokens are counted for
+all processes together; a group whose provider caps connections is leased to one process at a time, so that the cap holds too.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from pyrate_limiter import GCRA, StateStore
 from pyrate_limiter import Rate as Bucket
 
 from resources.clock import Clock, SystemClock
-from resources.rate_limit.announced import Announced, Window
-from resources.rate_limit.backends import open_stores
-from resources.rate_limit.policies import Rate, domain_interval, resolve_policy
-from resources.rate_limit.settings import RateLimitSettings
-from resources.rate_limit.stores import LimiterUnavailable, StoreFactory
+from resources.rate_limit.backends import open_limits
+from resources.rate_limit.policies import domain_interval, resolve_policy
+from resources.rate_limit.root_lock import RootLock
+from resources.rate_limit.server_limits import ServerLimits, Window
+from resources.rate_limit.settings import Rate, RateLimitSettings
+from resources.rate_limit.stores import LimiterUnavailable, LimitStore
 
-_LEASE_S = 15.0  # without a sign of life for so long, a group is free for other processes
-_TURN_S = 2.0  # after that, a process lets another one have the group that waits for it
+_LEASE_S = 15.0  # a lease that is not renewed for so long is free for other processes
+_TURN_S = 2.0  # after that, a process gives the group up to one that waits for it
 _LEASE_RETRY_S = 0.5
 _MOST_RESOLVED = 10_000  # kinds of request whose limits are remembered
-_LONG_S = 0.5  # for a store to say that it cannot be asked
-_ANNOUNCED_S = 600.0  # so long counts what a server said of its limits, unless it says it again
+_SLOW_FAILURE_S = 0.5  # of a store that cannot be reached
+_SERVER_LIMITS_S = 600.0  # how long limits from response headers count, unless they are repeated
 
 # Tokens are spent when a request leaves; it arrives a little later, and not always equally late. Spacing tokens slightly wider
 # than the limit keeps arrivals within it.
@@ -39,13 +39,13 @@ _MARGIN_MS = 50.0
 
 
 class GroupLeases(Protocol):
-    """Lends a group to one process at a time; `resources.catalog.Catalog` does."""
+    """Leases a group to one process at a time; implemented by `resources.catalog.Catalog`."""
 
     def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
-        """Take or renew; when refused, the wish is noted."""
+        """Take or renew; a refusal is noted for `group_is_wanted`."""
 
     def group_is_wanted(self, group: str) -> bool:
-        """Whether somebody was refused the group lately."""
+        """Whether another process was refused the group lately."""
 
     def free_group(self, group: str, owner: str) -> None: ...
 
@@ -69,52 +69,41 @@ class Limiter:
     def __init__(
         self,
         settings: RateLimitSettings,
-        stores: StoreFactory,
+        store: LimitStore,
         *,
         leases: GroupLeases | None = None,
         owner: str = "",
         clock: Clock | None = None,
+        root_lock: RootLock | None = None,
     ) -> None:
-        self._settings, self._make_store, self._leases, self._owner = settings, stores, leases, owner
-        self._clock = clock or SystemClock()
-        self._algorithm = GCRA()
-        self._stores: dict[str, StateStore] = {}
+        """Takes over `store` and `root_lock`: `close` closes them."""
+        self._settings, self._store, self._leases, self._owner = settings, store, leases, owner
+        self._clock, self._root_lock = clock or SystemClock(), root_lock
         self._open: Counter[str] = Counter()
-        self._turn_ends: dict[str, float] = {}  # groups that are ours -> when others may have them
-        self._not_before: dict[str, float] = {}  # groups that we gave up -> when we may want them again
+        self._turn_ends: dict[str, float] = {}  # group leased by us -> when others may have it
+        self._not_before: dict[str, float] = {}  # group that we gave up -> when we may want it again
         self._resolver_rates: dict[str, Rate] = {}
         self._resolved: dict[tuple[str, str, str | None, float | None], Allowance] = {}
-        self._windows: dict[
-            str, tuple[Window, float]
-        ] = {}  # group -> what its server announced, and until when that counts
+        # group -> limits that its server stated, and until when they count
+        self._windows: dict[str, tuple[Window, float]] = {}
         self._caps: dict[str, tuple[int, float]] = {}
         self._down_until, self._down_message = 0.0, ""
         self._lock = threading.Lock()
-        self._close: Callable[[], None] = lambda: None
 
     @classmethod
-    def open(
-        cls,
-        settings: RateLimitSettings,
-        path: Path,
-        *,
-        leases: GroupLeases | None = None,
-        owner: str = "",
-        clock: Clock | None = None,
-    ) -> Limiter:
-        """`path` is the limiter's file in the data root. LimiterUnavailable when the configured backend cannot be used."""
-        stores = open_stores(settings, path)
-        limiter = cls(settings, stores.store, leases=leases, owner=owner, clock=clock)
-        limiter._close = stores.close
-        return limiter
+    def open(cls, settings: RateLimitSettings, path: Path, **options: Any) -> Limiter:
+        """Open the configured backend; LimiterUnavailable when it cannot be used. `path` is the limiter's file in the data
+        root; `options` are those of the constructor."""
+        store, root_lock = open_limits(settings, path)
+        return cls(settings, store, root_lock=root_lock, **options)
 
     def limit_resolvers(self, rates: Mapping[str, Rate]) -> None:
-        """Limits of resolvers' own, besides those of the hosts that they ask; all of them at once."""
+        """Set the rate limits of all resolvers, which count besides those of the hosts they ask."""
         self._resolver_rates = dict(rates)
         self._resolved = {}
 
     def replace_settings(self, settings: RateLimitSettings) -> None:
-        """New policies for what enters from now on; what is owed under the old ones stays owed."""
+        """Use new policies from now on; tokens spent under the old ones stay spent."""
         self._settings = settings
         self._resolved = {}
 
@@ -144,8 +133,8 @@ class Limiter:
         return Allowance(policy.group, tuple(demands), policy.concurrency, policy.exclusive)
 
     def enter(self, allowance: Allowance) -> float | None:
-        """0.0: permit and tokens are taken, go (and `leave` afterwards). Otherwise seconds until it is worth asking again, or
-        None when it depends on somebody of this process leaving. LimiterUnavailable when the store cannot be asked."""
+        """0.0: permit and tokens are taken, send (and `leave` afterwards). Otherwise the seconds until it is worth trying again,
+        or None when a request of this process must leave first. LimiterUnavailable when the store cannot be reached."""
         with self._lock:
             group, began = allowance.group, self._clock.monotonic()
             if began < self._down_until:
@@ -153,51 +142,53 @@ class Limiter:
             cap, exclusive = self._cap(allowance, began)
             if cap is not None and self._open[group] >= cap:
                 return None
-            if exclusive and not self._own(group):
+            if exclusive and not self._holds_lease(group):
                 return _LEASE_RETRY_S
             try:
                 wait = self._spend_all(self._demands(allowance, began))
             except LimiterUnavailable as error:
-                # A store that takes long to say nothing must not be waited for by everybody in turn.
+                # Not every thread in turn must wait for a store that takes long to fail.
                 now = self._clock.monotonic()
-                if now - began > _LONG_S:
+                if now - began > _SLOW_FAILURE_S:
                     self._down_until, self._down_message = now + 2 * (now - began), str(error)
                 raise
             if wait == 0.0:
                 self._open[group] += 1
             return wait
 
-    def learn(self, allowance: Allowance, announced: Announced) -> None:
-        """What a server says of its limits counts besides the policy, for all its hosts and for a while. It can only slow us
-        down: the policy's own buckets and cap stay as they are."""
+    def learn(self, allowance: Allowance, stated: ServerLimits) -> None:
+        """Apply the limits that a server states besides the policy, to all hosts of the group and for a while. They can only
+        slow us down: the policy's own buckets and cap stay as they are."""
         group, now = allowance.group, self._clock.monotonic()
-        window, cap = announced.window, announced.concurrency
+        window, cap = stated.window, stated.concurrency
         with self._lock:
-            if window is not None and not any(window.holds(rate) for _, rate in allowance.demands):
+            if window is not None and not any(window.allows(rate) for _, rate in allowance.demands):
                 known = self._windows.get(group)
                 if known is None or now >= known[1] or window.per_second <= known[0].per_second:
-                    self._windows[group] = window, now + max(_ANNOUNCED_S, window.seconds)
+                    self._windows[group] = window, now + max(_SERVER_LIMITS_S, window.seconds)
             if cap is not None and (allowance.concurrency is None or cap < allowance.concurrency):
                 fewer = self._caps.get(group)
                 if fewer is None or now >= fewer[1] or cap <= fewer[0]:
-                    self._caps[group] = cap, now + _ANNOUNCED_S
+                    self._caps[group] = cap, now + _SERVER_LIMITS_S
 
     def leave(self, allowance: Allowance) -> None:
         with self._lock:
             self._open[allowance.group] -= 1
 
     def keep_leases(self) -> None:
-        """Sign of life for the groups whose requests are under way; to be called every few seconds."""
+        """Renew the leases of groups with requests in flight; to be called every few seconds."""
         with self._lock:
             for group in self._turn_ends:
                 if self._leases is not None and self._open[group]:
                     self._leases.lease_group(group, self._owner, _LEASE_S)
 
     def close(self) -> None:
-        self._close()
+        self._store.close()
+        if self._root_lock is not None:
+            self._root_lock.close()
 
-    def _own(self, group: str) -> bool:
-        """Whether the group is ours now. Processes that want the same one take turns."""
+    def _holds_lease(self, group: str) -> bool:
+        """Whether this process holds the lease. Processes that want the same group take turns."""
         if self._leases is None:
             return True
         now = self._clock.monotonic()
@@ -216,7 +207,7 @@ class Limiter:
         return True
 
     def _cap(self, allowance: Allowance, now: float) -> tuple[int | None, bool]:
-        """How many at once, and whether that is counted for all processes."""
+        """The concurrency cap, and whether it counts for all processes together."""
         cap, until = self._caps.get(allowance.group, (0, 0.0))
         return (cap, True) if now < until else (allowance.concurrency, allowance.exclusive)
 
@@ -236,19 +227,12 @@ class Limiter:
         return 0.0
 
     def _spend(self, key: str, rate: Rate, weight: int) -> float:
-        store = self._stores.get(key)
-        if store is None:
-            store = self._stores[key] = self._make_store(key)
-        decision = store.check(self._algorithm, [bucket(rate)], int(self._clock.monotonic() * 1000), weight)
-        assert not hasattr(decision, "__await__")
-        if decision.allowed:
-            return 0.0
-        return (decision.retry_after_ms or 50) / 1000.0
+        return self._store.spend(key, bucket(rate), int(self._clock.monotonic() * 1000), weight) / 1000.0
 
 
 @lru_cache
 def bucket(rate: Rate) -> Bucket:
-    """Our rate in the library's terms, a little slower than allowed."""
+    """The rate as the library wants it, a little slower than allowed."""
     interval_ms = 1000.0 / rate.per_second
     if rate.burst == 1:
         interval_ms += max(_MARGIN * interval_ms, min(_MARGIN_MS, 0.1 * interval_ms))

@@ -12,17 +12,6 @@ from typing import Any
 
 from resources.rate_limit.settings import ANY, Rate, RateLimitSettings, parse_rate
 
-__all__ = [
-    "DEFAULT_CONCURRENCY",
-    "DEFAULT_POLICIES",
-    "GROUPS",
-    "Policy",
-    "Rate",
-    "domain_interval",
-    "resolve_policy",
-    "shared_group",
-]
-
 DEFAULT_POLICIES: Mapping[str, Mapping[str, str]] = {
     "arxiv.org": {ANY: "0.33/second"},  # one request in 3 s, all machines together
     "api.crossref.org": {ANY: "3/second"},

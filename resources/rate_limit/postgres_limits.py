@@ -1,7 +1,7 @@
-"""Limiter state in PostgreSQL, for all machines that use the database; one row a bucket, one statement a check, by its clock.
+"""Limiter state in PostgreSQL, for all machines that use the database: one row per bucket, one statement per check, by its clock.
 
-The statement holds the row only while it runs: a client that hangs stands in nobody's way. The connection string is a secret:
-messages name only the host and what kind of error it was.
+The statement holds the row only while it runs: a client that hangs blocks nobody. The connection string is a secret:
+messages name only the host and the kind of error.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
-from pyrate_limiter import Rate, StateStore
-from pyrate_limiter.abstracts.algorithm import ADMITTED, Decision, State, StateAlgorithm
+from pyrate_limiter import GCRA, Rate
 
+from resources.errors import translate_errors
 from resources.rate_limit.stores import LimiterUnavailable
 
 _TABLE = "docstokg_limits"
 _CONNECT_S = 2  # the least that libpq takes
 _ANSWER_S = 2.0
+_ERRORS = (psycopg.Error, OSError)
+_GCRA = GCRA()
 _CREATE_LOCK = 0x646F6373  # CREATE TABLE IF NOT EXISTS fails when two do it at the same time
 
 # GCRA in SQL, in microseconds. The clock is read when the row is locked. A row that the clock, set back, finds far ahead owes no
@@ -47,14 +49,14 @@ T = TypeVar("T")
 
 
 class _Connection(psycopg.Connection[tuple[Any, ...]]):
-    """Waits for an answer no longer than that: a server that stopped, or a network that swallows, says nothing at all."""
+    """Limits the wait for an answer: a server that stopped, or a network that drops packets, never answers."""
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         return super().wait(gen, interval, _ANSWER_S if timeout is None else timeout)
 
 
 class PostgresLimits:
-    """The database. One connection a process, because the limiter asks one thing at a time."""
+    """One connection per process, because the limiter makes one check at a time."""
 
     def __init__(self, connection_string: SecretStr) -> None:
         self._secret = connection_string
@@ -62,22 +64,27 @@ class PostgresLimits:
         self._lock = threading.Lock()
         self._connection: _Connection | None = None
         self._pid = os.getpid()
-        with self._explained():
-            told = conninfo_to_dict(connection_string.get_secret_value())
-            self._name = str(told.get("host") or told.get("hostaddr") or "this machine")
+        with translate_errors(_ERRORS, self._unavailable, hide_cause=True):
+            parsed = conninfo_to_dict(connection_string.get_secret_value())
+            self._name = str(parsed.get("host") or parsed.get("hostaddr") or "this machine")
         with self.connection() as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {_TABLE} (key text PRIMARY KEY, tat bigint NOT NULL) WITH (fillfactor = 50)"
             )
 
-    def store(self, key: str) -> StateStore:
-        return _Store(self, key)
+    def spend(self, key: str, rate: Rate, now_ms: int, weight: int) -> int:
+        emission, burst = _GCRA.redis_args([rate])  # what a script on a server needs
+        values = {"key": key, "weight": weight, "emission": emission, "burst": burst}
+        with self.connection() as connection:
+            row = connection.execute(_CHECK, values, prepare=True).fetchone()
+        # No row: it was made, and refused us, while the statement ran.
+        return -(-int(row[0]) // 1000) if row is not None else 1
 
     @contextmanager
     def connection(self) -> Iterator[_Connection]:
-        """The connection, for one caller at a time. After a failure the next caller has a new one."""
-        with self._lock, self._explained():
+        """The connection, for one caller at a time. After a failure the next caller gets a new one."""
+        with self._lock, translate_errors(_ERRORS, self._unavailable, hide_cause=True):
             if self._connection is None or self._connection.closed or self._pid != os.getpid():
                 self._connection, self._pid = self._connect(), os.getpid()
             try:
@@ -85,6 +92,11 @@ class PostgresLimits:
             except BaseException:
                 self._connection.close()
                 raise
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
 
     def _connect(self) -> _Connection:
         return _Connection.connect(
@@ -95,43 +107,9 @@ class PostgresLimits:
             options=f"-c statement_timeout={int(_ANSWER_S * 1000)}",
         )
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (psycopg.Error, OSError) as error:
-            raise LimiterUnavailable(
-                f"the limiter store in PostgreSQL on {self._name} cannot be used: {type(error).__name__}. No request goes out "
-                "until it can; check the server and rate_limit.connection_string."
-            ) from None  # the library's words may repeat the connection string
-
-    def close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-
-
-class _Store(StateStore):
-    is_async = False
-
-    def __init__(self, limits: PostgresLimits, key: str) -> None:
-        self._limits, self._key = limits, key
-
-    def check(self, algorithm: StateAlgorithm, rates: list[Rate], now: int, weight: int) -> Decision:
-        emission, burst = algorithm.redis_args(rates)  # what a script on a server needs, of our single rate
-        values = {"key": self._key, "weight": weight, "emission": emission, "burst": burst}
-        with self._limits.connection() as connection:
-            row = connection.execute(_CHECK, values, prepare=True).fetchone()
-        if row is not None and row[0] == 0:
-            return ADMITTED
-        # No row: it was made, and refused us, while the statement ran.
-        return Decision(rates[0], -(-int(row[0]) // 1000) if row is not None else 1)
-
-    def read(self, algorithm: StateAlgorithm, rates: list[Rate]) -> State:
-        with self._limits.connection() as connection:
-            row = connection.execute(f"SELECT tat FROM {_TABLE} WHERE key = %s", (self._key,)).fetchone()
-        return algorithm.initial(rates) if row is None else (int(row[0]),)
-
-    def reset(self) -> None:
-        with self._limits.connection() as connection:
-            connection.execute(f"DELETE FROM {_TABLE} WHERE key = %s", (self._key,))
+    def _unavailable(self, error: Exception) -> LimiterUnavailable:
+        """Without the library's message, which may repeat the connection string."""
+        return LimiterUnavailable(
+            f"the limiter store in PostgreSQL on {self._name} cannot be used: {type(error).__name__}. No request goes out "
+            "until it can; check the server and rate_limit.connection_string."
+        )

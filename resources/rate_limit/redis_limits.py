@@ -5,24 +5,23 @@ Keys expire by themselves when nothing is owed any more. The URL is a secret: me
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
-from pyrate_limiter import GCRA, Rate, StateStore
-from pyrate_limiter.abstracts.algorithm import Decision, State, StateAlgorithm
+from pyrate_limiter import GCRA, Rate
 from pyrate_limiter.buckets.redis_state import RedisStateStore
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.retry import Retry
 
-from resources.rate_limit.stores import LimiterUnavailable
+from resources.errors import translate_errors
+from resources.rate_limit.stores import LimiterUnavailable, wait_of
 
 _PREFIX = "docstokg:limit:"
 _CONNECT_S, _ANSWER_S = 1.0, 1.0
+_ERRORS = (RedisError, OSError, ValueError)
 
 # Hosts whose clocks differ must agree on when a token was spent, so the time that the script is given is not used.
 _BY_SERVER_TIME = """
@@ -44,50 +43,28 @@ class RedisLimits:
         parts = urlsplit(secret)
         self._name = parts.hostname or parts.path
         self._algorithm = _ServerTimeGCRA()
+        self._stores: dict[str, Any] = {}  # RedisStateStore has no types
         # Trying once more takes care of connections that did not outlive a restart of the server.
         again = Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,))
-        with self.explained():
+        with translate_errors(_ERRORS, self._unavailable, hide_cause=True):
             self._redis = Redis.from_url(
                 secret, socket_connect_timeout=_CONNECT_S, socket_timeout=_ANSWER_S, retry=again
             )
             self._redis.ping()  # fails now rather than at the first request
 
-    def store(self, key: str) -> StateStore:
-        return _Store(self, RedisStateStore(self._redis, _PREFIX + key), self._algorithm)
-
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (RedisError, OSError, ValueError) as error:
-            raise LimiterUnavailable(
-                f"the limiter store in Redis on {self._name} cannot be used: {type(error).__name__}. No request goes out until "
-                "it can; check the server and rate_limit.redis_url."
-            ) from None  # the library's words may repeat the URL
+    def spend(self, key: str, rate: Rate, now_ms: int, weight: int) -> int:
+        store = self._stores.get(key)
+        if store is None:
+            store = self._stores[key] = RedisStateStore(self._redis, _PREFIX + key)
+        with translate_errors(_ERRORS, self._unavailable, hide_cause=True):
+            return wait_of(store.check(self._algorithm, [rate], now_ms, weight))
 
     def close(self) -> None:
         self._redis.close()
 
-
-class _Store(StateStore):
-    """The library's store, with our error and the server's time."""
-
-    is_async = False
-
-    def __init__(self, limits: RedisLimits, store: Any, algorithm: GCRA) -> None:
-        self._limits, self._algorithm = limits, algorithm
-        self._store = store  # a RedisStateStore, which has no types
-
-    def check(self, algorithm: StateAlgorithm, rates: list[Rate], now: int, weight: int) -> Decision:
-        with self._limits.explained():
-            decision: Decision = self._store.check(self._algorithm, rates, now, weight)
-            return decision
-
-    def read(self, algorithm: StateAlgorithm, rates: list[Rate]) -> State:
-        with self._limits.explained():
-            state: State = self._store.read(self._algorithm, rates)
-            return state
-
-    def reset(self) -> None:
-        with self._limits.explained():
-            self._store.reset()
+    def _unavailable(self, error: Exception) -> LimiterUnavailable:
+        """Without the library's message, which may repeat the URL."""
+        return LimiterUnavailable(
+            f"the limiter store in Redis on {self._name} cannot be used: {type(error).__name__}. No request goes out until "
+            "it can; check the server and rate_limit.redis_url."
+        )

@@ -9,34 +9,56 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from pyrate_limiter import Rate, StateStore
-from pyrate_limiter.abstracts.algorithm import Decision, State, StateAlgorithm
+from pyrate_limiter import Rate
 
-from resources.rate_limit.stores import LimiterUnavailable, sane
+from resources.errors import translate_errors
+from resources.rate_limit.stores import LimiterUnavailable, gcra_step
 
 _BUSY_S = 2.0
-_OPENING_S = 10.0  # many processes may make the new file at the same time
+_OPENING_S = 10.0  # many processes may create the new file at the same time
+_ERRORS = (sqlite3.Error, OSError)
+_SELECT = "SELECT state FROM limits WHERE key = ?"
+_UPSERT = "INSERT INTO limits (key, state) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET state = excluded.state"
 
 
 class SqliteLimits:
-    """The shared file. One connection a thread; `store(key)` is the StateStore of one bucket."""
+    """One connection per thread; a bucket is a row, read and written in one immediate transaction."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
-        with self.explained():
+        with translate_errors(_ERRORS, self._unavailable):
             path.parent.mkdir(parents=True, exist_ok=True)
-        self.connection()  # fails now rather than at the first request
+            self._connection()  # fails now rather than at the first request
 
-    def connection(self) -> sqlite3.Connection:
+    def spend(self, key: str, rate: Rate, now_ms: int, weight: int) -> int:
+        with translate_errors(_ERRORS, self._unavailable):
+            connection = self._connection()
+            asked = time.monotonic()
+            connection.execute("BEGIN IMMEDIATE")
+            # a grant counts from when it is given, not from when it was asked for
+            now_ms += int((time.monotonic() - asked) * 1000)
+            with connection:  # commits, or rolls back
+                row = connection.execute(_SELECT, (key,)).fetchone()
+                stored = None if row is None else float(row[0])
+                state, wait_ms = gcra_step(stored, rate, now_ms, weight)
+                if state != stored:  # also after a refusal: a state that was clamped must not be found again
+                    connection.execute(_UPSERT, (key, str(int(state))))
+        return wait_ms
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._open:
+                connection.close()
+            self._open.clear()
+
+    def _connection(self) -> sqlite3.Connection:
         known: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        # A file that was removed or replaced would be counted in by this process alone.
+        # Only this process would count in a file that was removed or replaced.
         if known is None or self._local.opened != self._file():
             known = self._local.connection = self._connect()
             self._local.opened = self._file()
@@ -50,35 +72,21 @@ class SqliteLimits:
         return os.getpid(), found.st_dev, found.st_ino
 
     def _connect(self) -> sqlite3.Connection:
-        with self.explained():
-            connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-            with self._lock:
-                self._open.append(connection)
-            _enter_wal(connection)
-            # A power cut may lose the last tokens spent; by the time the machine is up again they are due anyway.
-            connection.execute("PRAGMA synchronous=OFF")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS limits (key TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID"
-            )
+        connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        with self._lock:
+            self._open.append(connection)
+        _enter_wal(connection)
+        # A power cut may lose the last tokens spent; by the time the machine is up again they are due anyway.
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS limits (key TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID"
+        )
         return connection
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise LimiterUnavailable(
-                f"the limiter store {self.path} cannot be used: {error}. No request goes out until it can be read and written."
-            ) from error
-
-    def store(self, key: str) -> StateStore:
-        return SqliteStateStore(self, key)
-
-    def close(self) -> None:
-        with self._lock:
-            for connection in self._open:
-                connection.close()
-            self._open.clear()
+    def _unavailable(self, error: Exception) -> LimiterUnavailable:
+        return LimiterUnavailable(
+            f"the limiter store {self.path} cannot be used: {error}. No request goes out until it can be read and written."
+        )
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:
@@ -92,42 +100,3 @@ def _enter_wal(connection: sqlite3.Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
-
-
-class SqliteStateStore(StateStore):
-    """State of one key as a row, read and written in one immediate transaction."""
-
-    is_async = False
-
-    def __init__(self, limits: SqliteLimits, key: str) -> None:
-        self._limits, self._key = limits, key
-
-    def check(self, algorithm: StateAlgorithm, rates: list[Rate], now: int, weight: int) -> Decision:
-        with self._limits.explained():
-            connection = self._limits.connection()
-            asked = time.monotonic()
-            connection.execute("BEGIN IMMEDIATE")
-            # a grant counts from when it is given, not from when it was asked for
-            now += int((time.monotonic() - asked) * 1000)
-            with connection:  # commits, or rolls back
-                stored = self._load(connection, algorithm, rates)
-                state, decision = algorithm.step(rates, sane(stored, rates, now), now, weight)
-                if state != stored:  # also after a refusal: what was not sane must not be found again
-                    connection.execute(
-                        "INSERT INTO limits (key, state) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET state = excluded.state",
-                        (self._key, ",".join(str(int(value)) for value in state)),
-                    )
-        return decision
-
-    def read(self, algorithm: StateAlgorithm, rates: list[Rate]) -> State:
-        with self._limits.explained():
-            return self._load(self._limits.connection(), algorithm, rates)
-
-    def reset(self) -> None:
-        with self._limits.explained():
-            self._limits.connection().execute("DELETE FROM limits WHERE key = ?", (self._key,))
-
-    def _load(self, connection: sqlite3.Connection, algorithm: StateAlgorithm, rates: list[Rate]) -> State:
-        row = connection.execute("SELECT state FROM limits WHERE key = ?", (self._key,)).fetchone()
-        state = algorithm.decode(row[0].split(",")) if row else ()
-        return state if len(state) == len(rates) else algorithm.initial(rates)

@@ -16,7 +16,7 @@ from resources.catalog.catalog import Catalog
 from resources.http.breaker import PROBE_LOST_S, Breaker, Phase, changes
 from resources.http.errors import BreakerOpen, HttpError, RobotsUnavailable
 from resources.http.exchange import Pause, Reply, Send
-from resources.http.hosts import HostStateCache
+from resources.http.host_state import HostStateCache
 from resources.http.messages import Request, ResponseHead, Role
 from resources.http.settings import BreakerSettings
 from resources.records import Reason, Status
@@ -193,8 +193,8 @@ TestAnyHistory.settings = hypothesis_settings(max_examples=60, stateful_step_cou
 # -- the book, shared through a catalog -------------------------------------------------------------------------------
 
 
-def book(catalog: Catalog, clock: Any) -> HostStateCache:
-    return HostStateCache(catalog, clock, 86_400)
+def host_state(catalog: Catalog, clock: Any) -> HostStateCache:
+    return HostStateCache(catalog, clock)
 
 
 def fail(hosts: HostStateCache, times: int = 5) -> list[Phase]:
@@ -203,7 +203,7 @@ def fail(hosts: HostStateCache, times: int = 5) -> list[Phase]:
 
 @pytest.mark.requirement("HTTP-9")
 def test_a_breaker_is_shared_by_all_processes(catalog: Catalog, fake_clock: Any) -> None:
-    one, other = book(catalog, fake_clock), book(catalog, fake_clock)
+    one, other = host_state(catalog, fake_clock), host_state(catalog, fake_clock)
     assert fail(one, 3) + fail(other, 2) == [Phase.OPEN]  # the failures of all of them count
     assert one.admits("b.org")
     fake_clock.sleep(5.1)  # by then everybody has looked again
@@ -220,7 +220,7 @@ def test_a_breaker_is_shared_by_all_processes(catalog: Catalog, fake_clock: Any)
 
 @pytest.mark.requirement("HTTP-9")
 def test_a_healthy_host_costs_no_writes(catalog: Catalog, fake_clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts = book(catalog, fake_clock)
+    hosts = host_state(catalog, fake_clock)
     monkeypatch.setattr(catalog, "change_breaker", lambda *args: pytest.fail("written"))
     reads: list[str] = []
     read = catalog.closure
@@ -232,7 +232,7 @@ def test_a_healthy_host_costs_no_writes(catalog: Catalog, fake_clock: Any, monke
 
 @pytest.mark.requirement("HTTP-9")
 def test_a_probe_that_says_nothing_is_given_back(catalog: Catalog, fake_clock: Any) -> None:
-    hosts = book(catalog, fake_clock)
+    hosts = host_state(catalog, fake_clock)
     fail(hosts)
     fake_clock.sleep(31)
     for _ in range(10):
@@ -242,7 +242,7 @@ def test_a_probe_that_says_nothing_is_given_back(catalog: Catalog, fake_clock: A
 @pytest.mark.requirement("HTTP-9")
 @pytest.mark.parametrize("by", [-3600.0, 3600.0])
 def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_pause(catalog: Catalog, fake_clock: Any, by: float) -> None:
-    hosts = book(catalog, fake_clock)
+    hosts = host_state(catalog, fake_clock)
     fail(hosts)
     fake_clock.offset += by
     fake_clock.sleep(29)
@@ -403,7 +403,7 @@ def test_an_open_breaker_says_nothing_about_robots(
         client.client.hosts.report("www.plainpages.example", True)
     with pytest.raises(BreakerOpen):
         client.ask(Request("https://www.plainpages.example/", Role.LANDING))
-    assert client.client.hosts.rules("www.plainpages.example") is None
+    assert client.client.robots.rules("www.plainpages.example") is None
     fake_clock.sleep(121)
     try:
         assert client.ask(Request("https://www.plainpages.example/", Role.LANDING)).status in (200, 404)

@@ -13,11 +13,12 @@ import pytest
 from docstokg_assets.sandbox import Sandbox
 from resources.catalog.catalog import Catalog
 from resources.clock import SystemClock
-from resources.http import hosts
+from resources.http import robots as robots_module
 from resources.http.errors import HostClosed, Interrupted, RobotsRefused, RobotsUnavailable
 from resources.http.exchange import Pause, Send
-from resources.http.hosts import MAX_ROBOTS_BYTES, UNAVAILABLE_FOR_S, HostStateCache, Rules
 from resources.http.messages import Request, Role
+from resources.http.robots import MAX_ROBOTS_BYTES, UNAVAILABLE_FOR_S, RobotsCache, RobotsRules
+from resources.http.settings import RobotsSettings
 from resources.records import Reason, Status
 
 KEEPOUT = "www.keepout.example"  # forbids /private/
@@ -109,8 +110,8 @@ def test_whoever_waited_while_another_read_it_does_not_read_it_again(
 ) -> None:
     """One looks, finds nothing, and before it can begin, another one has finished."""
     client = polite(through=sandbox, robots=True)
-    hosts = client.client.hosts
-    begin = hosts.begin_fetch
+    cache = client.client.robots
+    begin = cache.begin_fetch
 
     def begin_late(host: str) -> bool:
         if PLAIN not in finished:
@@ -119,7 +120,7 @@ def test_whoever_waited_while_another_read_it_does_not_read_it_again(
         return bool(begin(host))
 
     finished: set[str] = set()
-    hosts.begin_fetch = begin_late
+    cache.begin_fetch = begin_late
     client.ask(page(PLAIN))
     assert paths(sandbox, PLAIN).count("/robots.txt") == 1
 
@@ -185,7 +186,7 @@ def test_a_crawl_delay_is_the_least_interval(polite: Callable[..., Any], sandbox
     ("written", "delay"), [("10", 10.0), ("0", None), ("-3", None), ("nan", None), ("1e300", 86_400.0)]
 )
 def test_a_crawl_delay_is_taken_when_it_makes_sense(written: str, delay: float | None) -> None:
-    rules = Rules.read(200, f"User-agent: *\nCrawl-delay: {written}\nDisallow: /x\n", 0.0, 60.0)
+    rules = RobotsRules.parse(200, f"User-agent: *\nCrawl-delay: {written}\nDisallow: /x\n", 0.0, 60.0)
     assert rules.crawl_delay("DocsToKG-ContentDownload") == delay
 
 
@@ -263,13 +264,13 @@ def test_rules_of_very_many_hosts_are_obeyed_without_being_held_in_memory(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parsed, the largest robots.txt that is read takes eleven megabytes."""
-    monkeypatch.setattr(hosts, "_MOST_LETTERS", 5_000)
-    book = HostStateCache(catalog, SystemClock(), 86_400)
+    monkeypatch.setattr(robots_module, "_MAX_CHARACTERS", 5_000)
+    cache = RobotsCache(catalog, SystemClock(), RobotsSettings())
     for number in range(20):
-        book.save_rules(f"{number}.example", 200, "User-agent: *\nDisallow: /private\n" + "# a long story\n" * 60)
+        cache.save(f"{number}.example", 200, "User-agent: *\nDisallow: /private\n" + "# a long story\n" * 60)
     read, robots = list[str](), Catalog.robots
     monkeypatch.setattr(Catalog, "robots", lambda self, host: read.append(host) or robots(self, host))
     for number in (0, 19, 0):
-        rules = book.rules(f"{number}.example")
+        rules = cache.rules(f"{number}.example")
         assert rules is not None and not rules.allows(f"https://{number}.example/private/1", "us")
     assert read == ["0.example"], "from the catalog, when it was not at hand any more"

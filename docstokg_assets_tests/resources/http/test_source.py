@@ -16,7 +16,9 @@ from resources.http.wire import Wire
 ROOTS = [Path(package.__path__[0]) for package in (docstokg_assets, resources)]
 CLIENTS = ("requests", "urllib3", "http.client", "urllib.request", "httpx", "aiohttp", "ftplib", "pycurl", "hishel")
 ALLOWED = {
-    "resources/http/wire.py": {"requests", "urllib3", "http.client"},
+    "resources/http/wire.py": {"requests"},
+    "resources/http/connection.py": {"requests.adapters", "urllib3", "http.client"},
+    "resources/http/wire_errors.py": {"requests", "urllib3", "http.client"},  # their errors alone
     "resources/http/cookies.py": {"requests.cookies"},  # the jar alone
     "resources/http/cache.py": {"hishel"},  # its decisions; it sends nothing
     "docstokg_assets/sandbox/handle.py": {"http.client"},  # the sandbox's own control calls, on loopback
@@ -62,12 +64,13 @@ def test_no_other_module_imports_a_client() -> None:
 
 @pytest.mark.requirement("HTTP-1")
 def test_the_wire_sends_at_one_place_and_only_through_its_adapters() -> None:
-    tree = dict(modules())["resources/http/wire.py"]
+    trees = dict(modules())
     verbs = {"get", "post", "put", "head", "request", "send", "urlopen", "Session", "session", "PoolManager"}
     libraries = ("requests", "urllib3", "adapter", "http", "HTTPAdapter")
     sending = [
         ast.unparse(call.func)
-        for call in calls(tree)
+        for name in ("wire", "connection", "wire_errors")
+        for call in calls(trees[f"resources/http/{name}.py"])
         if ast.unparse(call.func).startswith(libraries) and ast.unparse(call.func).rpartition(".")[2] in verbs
     ]
     assert sending == ["adapter.send"]
@@ -93,7 +96,7 @@ def test_only_drivers_that_ask_the_limiter_use_the_wire() -> None:
 
 @pytest.mark.requirement("HTTP-1")
 def test_adapters_retry_nothing() -> None:
-    tree = dict(modules())["resources/http/wire.py"]
+    tree = dict(modules())["resources/http/connection.py"]
     given = [keyword.value for call in calls(tree) for keyword in call.keywords if keyword.arg == "max_retries"]
     assert [ast.unparse(value) for value in given] == ["0"]
     wire = Wire(HttpSettings())

@@ -16,7 +16,7 @@ from resources.catalog.catalog import Catalog
 from resources.rate_limit.limiter import Allowance, Limiter, bucket
 from resources.rate_limit.settings import Rate, RateLimitSettings
 from resources.rate_limit.sqlite_limits import SqliteLimits
-from resources.rate_limit.stores import MemoryStores
+from resources.rate_limit.stores import MemoryLimits
 
 BACKENDS = ["memory", "multiprocess", "sqlite"]  # those that go by the clock that they are given
 
@@ -101,7 +101,7 @@ def test_no_window_holds_more_than_the_rate_and_its_burst(
 ) -> None:
     """Whoever comes at whatever times, and also when other limits refuse and tokens are given back."""
     clock = FakeClock()
-    limiter = Limiter(RateLimitSettings(), MemoryStores().store, clock=clock)
+    limiter = Limiter(RateLimitSettings(), MemoryLimits(), clock=clock)
     alone = Allowance("g", (("key", Rate(per_second, burst)),), None)
     refused = Allowance("g", (*alone.demands, ("never", Rate(1e-9))), None)
     assert limiter.enter(Allowance("g", refused.demands[1:], None)) == 0.0
@@ -123,7 +123,7 @@ def test_no_window_holds_more_than_the_rate_and_its_burst(
 @given(per_second=st.floats(0.001, 500), burst=st.integers(1, 50))
 def test_who_always_wants_to_go_gets_nearly_all_of_the_rate(per_second: float, burst: int) -> None:
     clock = FakeClock()
-    limiter = Limiter(RateLimitSettings(), MemoryStores().store, clock=clock)
+    limiter = Limiter(RateLimitSettings(), MemoryLimits(), clock=clock)
     allowance = Allowance("g", (("key", Rate(per_second, burst)),), None)
     times = list[float]()
     while len(times) < burst + 20:
@@ -322,7 +322,7 @@ def test_a_process_that_shows_no_life_loses_its_group(
 def test_stores_of_one_file_share_their_state(tmp_path: Path, clock: FakeClock) -> None:
     path = tmp_path / "limits.sqlite3"
     settings = RateLimitSettings.model_validate({"policies": {"a.org": "0.1/s"}})
-    one, other = (Limiter(settings, SqliteLimits(path).store, clock=clock) for _ in range(2))
+    one, other = (Limiter(settings, SqliteLimits(path), clock=clock) for _ in range(2))
     assert one.enter(one.policy_for("a.org", "landing")) == 0.0
     wait = other.enter(other.policy_for("a.org", "artifact"))
     assert wait == pytest.approx(10.2, abs=0.01)

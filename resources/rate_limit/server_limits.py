@@ -1,8 +1,8 @@
-"""What servers say of their limits in the headers of an answer. A pure reading; the limiter and the client act on it.
+"""Parse the rate limits that servers state in response headers. Pure; the limiter and the client act on them.
 
 `x-rate-limit-limit: 10` with `x-rate-limit-interval: 1s` and `x-concurrency-limit: 3` (Crossref); `X-RateLimit-Remaining: 0` with
 `X-RateLimit-Reset` in seconds or as an epoch time (OpenAlex, Zenodo and many others); `X-RateLimitRemaining: 0` with
-`X-RateLimit-Retry-After` as a date (CORE). What cannot be read says nothing.
+`X-RateLimit-Retry-After` as a date (CORE). Values that cannot be parsed are ignored.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ class Window:
     def per_second(self) -> float:
         return self.count / self.seconds
 
-    def holds(self, rate: Rate) -> bool:
-        """Whether who keeps to `rate` keeps to this anyway."""
+    def allows(self, rate: Rate) -> bool:
+        """Whether `rate` alone keeps within this window."""
         return rate.burst + rate.per_second * self.seconds <= self.count
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class ServerLimits:
     window: Window | None = None
     concurrency: int | None = None
-    closed_for_s: float | None = None  # nothing is left until then
+    exhausted_for_s: float | None = None  # no request is left until then
 
 
-def limits_from_headers(headers: Mapping[str, str], now: float) -> Announced | None:
-    """`headers` with names in lower case, `now` in epoch seconds; None when they say nothing about limits."""
+def limits_from_headers(headers: Mapping[str, str], now: float) -> ServerLimits | None:
+    """`headers` with names in lower case, `now` in epoch seconds; None when they state no limits."""
     if not _NAMES & headers.keys():
         return None
     count, seconds = _number(headers.get("x-rate-limit-limit")), _interval(headers.get("x-rate-limit-interval"))
     window = Window(count, seconds) if count and seconds else None
-    closed_for = None
+    exhausted_for = None
     if any(_number(headers.get(name)) == 0 for name in _LEFT):
-        closed_for = _reset(headers.get("x-ratelimit-reset"), now) or _until(
+        exhausted_for = _reset(headers.get("x-ratelimit-reset"), now) or _until(
             headers.get("x-ratelimit-retry-after"), now
         )
-    announced = Announced(window, _number(headers.get("x-concurrency-limit")) or None, closed_for)
-    return None if announced == Announced() else announced
+    stated = ServerLimits(window, _number(headers.get("x-concurrency-limit")) or None, exhausted_for)
+    return None if stated == ServerLimits() else stated
 
 
 def _number(text: str | None) -> int | None:
@@ -67,7 +67,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _interval(text: str | None) -> float | None:
-    """`1s`, `5m`; a bare number is seconds. More than a day is no interval that anybody paces by."""
+    """`1s`, `5m`; a bare number is seconds. An interval of more than a day is ignored."""
     match = _INTERVAL.fullmatch(text) if text else None
     seconds = int(match[1]) * _SECONDS[(match[2] or "s").lower()] if match else 0.0
     return seconds if 0 < seconds <= _DAY_S else None

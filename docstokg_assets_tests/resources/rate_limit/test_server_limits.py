@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyrate_limiter import InMemoryStateStore, StateStore
+from pyrate_limiter import Rate
 
 from docstokg_assets_tests.support.polite import FakeClock
-from resources.rate_limit.announced import Announced, Window, limits_from_headers
 from resources.rate_limit.limiter import Limiter
+from resources.rate_limit.server_limits import ServerLimits, Window, limits_from_headers
 from resources.rate_limit.settings import RateLimitSettings
-from resources.rate_limit.stores import MemoryStores
+from resources.rate_limit.stores import MemoryLimits
 
 NOW = 1_790_000_000.0
 NAMES = [
@@ -29,7 +29,7 @@ NAMES = [
 def limiter_of(policy: str, concurrency: int | None = None) -> tuple[Limiter, FakeClock]:
     clock = FakeClock(wall=1000.0)
     settings = RateLimitSettings.model_validate({"policies": {"a.org": policy}, "concurrency": {"a.org": concurrency}})
-    return Limiter(settings, MemoryStores().store, clock=clock), clock
+    return Limiter(settings, MemoryLimits(), clock=clock), clock
 
 
 def grants(limiter: Limiter, clock: FakeClock, seconds: float, host: str = "a.org") -> list[float]:
@@ -53,17 +53,17 @@ def grants(limiter: Limiter, clock: FakeClock, seconds: float, host: str = "a.or
     [
         (
             {"x-rate-limit-limit": "10", "x-rate-limit-interval": "1s", "x-concurrency-limit": "3"},
-            Announced(Window(10, 1.0), 3),
+            ServerLimits(Window(10, 1.0), 3),
         ),
-        ({"x-rate-limit-limit": "50, 50", "x-rate-limit-interval": "1s"}, Announced(Window(50, 1.0))),
-        ({"x-rate-limit-limit": "600", "x-rate-limit-interval": "5m"}, Announced(Window(600, 300.0))),
-        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "43188"}, Announced(closed_for_s=43188.0)),
-        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW) + 30)}, Announced(closed_for_s=30.0)),
-        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "999999999"}, Announced(closed_for_s=86_400.0)),
+        ({"x-rate-limit-limit": "50, 50", "x-rate-limit-interval": "1s"}, ServerLimits(Window(50, 1.0))),
+        ({"x-rate-limit-limit": "600", "x-rate-limit-interval": "5m"}, ServerLimits(Window(600, 300.0))),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "43188"}, ServerLimits(exhausted_for_s=43188.0)),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW) + 30)}, ServerLimits(exhausted_for_s=30.0)),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "999999999"}, ServerLimits(exhausted_for_s=86_400.0)),
         ({"x-ratelimit-limit": "1000", "x-ratelimit-remaining": "998", "x-ratelimit-reset": "43188"}, None),
         (
             {"x-ratelimitremaining": "0", "x-ratelimit-retry-after": "2026-09-21T14:13:50+00:00"},
-            Announced(closed_for_s=30.0),
+            ServerLimits(exhausted_for_s=30.0),
         ),
         ({"x-ratelimitremaining": "9", "x-ratelimit-retry-after": "2026-09-21T14:13:50+00:00"}, None),
         ({"x-ratelimitremaining": "0", "x-ratelimit-retry-after": "soon"}, None),
@@ -75,7 +75,7 @@ def grants(limiter: Limiter, clock: FakeClock, seconds: float, host: str = "a.or
         ({"content-type": "application/json"}, None),
     ],
 )
-def test_headers_are_read_as_the_services_write_them(headers: dict[str, str], announced: Announced | None) -> None:
+def test_headers_are_read_as_the_services_write_them(headers: dict[str, str], announced: ServerLimits | None) -> None:
     assert limits_from_headers(headers, NOW) == announced
 
 
@@ -88,10 +88,10 @@ values = st.one_of(numbers, st.tuples(numbers, st.sampled_from(["s", "m", " h", 
 def test_whatever_is_written_is_read_or_says_nothing(headers: dict[str, str], now: float) -> None:
     announced = limits_from_headers(headers, now)
     if announced is not None:
-        assert announced != Announced()
+        assert announced != ServerLimits()
         assert announced.window is None or 0 < announced.window.per_second < float("inf")
         assert announced.concurrency is None or announced.concurrency >= 1
-        assert announced.closed_for_s is None or 0 < announced.closed_for_s <= 86_400
+        assert announced.exhausted_for_s is None or 0 < announced.exhausted_for_s <= 86_400
 
 
 # -- applying ---------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_nothing_that_a_server_says_makes_us_faster(
 ) -> None:
     (plain, clock), (told, other) = limiter_of(policy), limiter_of(policy)
     announced = [read for headers in said if (read := limits_from_headers(headers, NOW)) is not None]
-    for announcement in [*announced, Announced(Window(count, seconds), count)]:
+    for announcement in [*announced, ServerLimits(Window(count, seconds), count)]:
         told.learn(told.policy_for("a.org", "metadata"), announcement)
     before, after = grants(plain, clock, 20.0), grants(told, other, 20.0)
     assert len(after) <= len(before)
@@ -122,12 +122,12 @@ def test_nothing_that_a_server_says_makes_us_faster(
 def test_a_lower_limit_counts_for_a_while_and_as_long_as_it_is_said_again() -> None:
     limiter, clock = limiter_of("10/second")
     allowance = limiter.policy_for("a.org", "landing")
-    limiter.learn(allowance, Announced(Window(1, 1.0)))
+    limiter.learn(allowance, ServerLimits(Window(1, 1.0)))
     assert 9 <= len(grants(limiter, clock, 10.0)) <= 10
-    limiter.learn(allowance, Announced(Window(5, 1.0)))  # of another of its services; the lower one still counts
+    limiter.learn(allowance, ServerLimits(Window(5, 1.0)))  # of another of its services; the lower one still counts
     assert 9 <= len(grants(limiter, clock, 10.0)) <= 10
     clock.now += 580.0
-    limiter.learn(allowance, Announced(Window(1, 1.0)))
+    limiter.learn(allowance, ServerLimits(Window(1, 1.0)))
     clock.now += 580.0
     assert 9 <= len(grants(limiter, clock, 10.0)) <= 10
     clock.now += 100.0
@@ -136,25 +136,26 @@ def test_a_lower_limit_counts_for_a_while_and_as_long_as_it_is_said_again() -> N
 
 @pytest.mark.requirement("HTTP-10")
 def test_a_limit_that_the_policy_keeps_anyway_costs_nothing() -> None:
-    asked = list[str]()
+    spent_from = list[str]()
 
-    def store(key: str) -> StateStore:
-        asked.append(key)
-        return InMemoryStateStore()
+    class Store(MemoryLimits):
+        def spend(self, key: str, rate: Rate, now_ms: int, weight: int) -> int:
+            spent_from.append(key)
+            return super().spend(key, rate, now_ms, weight)
 
-    limiter = Limiter(RateLimitSettings(policies={"a.org": {"*": "3/second"}}), store, clock=FakeClock())
+    limiter = Limiter(RateLimitSettings(policies={"a.org": {"*": "3/second"}}), Store(), clock=FakeClock())
     allowance = limiter.policy_for("a.org", "metadata")
-    limiter.learn(allowance, Announced(Window(10, 1.0), 5))
+    limiter.learn(allowance, ServerLimits(Window(10, 1.0), 5))
     assert limiter.enter(allowance) == 0.0
-    assert asked == ["a.org"]
+    assert spent_from == ["a.org"]
 
 
 @pytest.mark.requirement("HTTP-10")
 def test_fewer_connections_are_opened_when_a_server_says_so() -> None:
     limiter, clock = limiter_of("1000/second burst 100", 3)
     allowance = limiter.policy_for("a.org", "metadata")
-    limiter.learn(allowance, Announced(concurrency=2))
-    limiter.learn(allowance, Announced(concurrency=9))
+    limiter.learn(allowance, ServerLimits(concurrency=2))
+    limiter.learn(allowance, ServerLimits(concurrency=9))
     assert [limiter.enter(allowance) for _ in range(3)] == [0.0, 0.0, None]
     clock.now += 700.0
     assert [limiter.enter(allowance) for _ in range(2)] == [0.0, None]  # the policy's own three
@@ -174,17 +175,17 @@ class Leases:
 
 @pytest.mark.requirement("HTTP-10")
 def test_an_announced_cap_counts_for_all_processes_together() -> None:
-    limiter = Limiter(RateLimitSettings(), MemoryStores().store, leases=Leases(), clock=FakeClock())
+    limiter = Limiter(RateLimitSettings(), MemoryLimits(), leases=Leases(), clock=FakeClock())
     allowance = limiter.policy_for("a.org", "metadata")
     assert limiter.enter(allowance) == 0.0
     limiter.leave(allowance)
-    limiter.learn(allowance, Announced(concurrency=1))
+    limiter.learn(allowance, ServerLimits(concurrency=1))
     assert limiter.enter(allowance) not in (0.0, None)  # another process has the group
 
 
 @pytest.mark.requirement("HTTP-10")
 def test_what_one_server_says_is_not_held_against_another() -> None:
     limiter, clock = limiter_of("10/second")
-    limiter.learn(limiter.policy_for("b.org", "metadata"), Announced(Window(1, 60.0), 1))
+    limiter.learn(limiter.policy_for("b.org", "metadata"), ServerLimits(Window(1, 60.0), 1))
     assert len(grants(limiter, clock, 10.0)) > 80
     assert len(grants(limiter, clock, 60.0, "b.org")) == 1

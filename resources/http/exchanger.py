@@ -1,0 +1,138 @@
+"""Make exchanges: stack guard, redirects, cache, robots and retries for every hop of a request.
+
+A redirect hop is a new step with every check made again, so it is paced by the limits of the host that it leads to.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+
+from resources.clock import Clock
+from resources.http.attempts import AttemptLog
+from resources.http.cache import Answer, HttpCache, Visit
+from resources.http.canonical import host_of
+from resources.http.cookies import CookieStore
+from resources.http.errors import BreakerOpen, HostClosed, HttpError, RobotsRefused, RobotsUnavailable
+from resources.http.exchange import Context, Exchange, Pause, Reply, RequestPolicy, Send, Step, reason_of_status
+from resources.http.guard import guarded_url
+from resources.http.headers import request_headers
+from resources.http.host_state import HostStateCache
+from resources.http.messages import Request, Response
+from resources.http.redirects import RedirectChain
+from resources.http.retry import RetryLoop
+from resources.http.robots import RobotsCache, check_robots
+from resources.http.settings import HttpSettings
+from resources.records import Reason, Status
+
+
+class Exchanger:
+    """Holds what all exchanges share: settings, host state, robots rules, cookies and the cache."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        robots: RobotsCache,
+        hosts: HostStateCache,
+        clock: Clock,
+        rng: random.Random,
+        cache: HttpCache | None = None,
+    ) -> None:
+        self.settings = settings
+        self._robots, self._cache = robots, cache
+        self._retries = RetryLoop(hosts, clock, rng)
+        self._cookies = CookieStore(clock)
+
+    def exchange(
+        self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
+    ) -> Exchange:
+        """Run until a final answer (any status), or raise the HttpError that says why there is none. Not `patient`: do not wait
+        for a host whose breaker is open, because there is other work."""
+        policy = policy or RequestPolicy()
+        context = Context(request, log, policy.retry or self.settings.retry, policy.timeouts, patient)
+        chain = RedirectChain(request, self._cookies)
+        if request.pause_s:
+            yield Pause(request.pause_s, host_of(request.url), Reason.BACKOFF)
+        while True:
+            try:
+                chain.arrive(guarded_url(chain.url, self.settings), self.settings.max_redirects)
+                headers = request_headers(self.settings, request)
+                visit = self._visit(request, chain, headers)
+                cached = visit.answer if visit is not None else None
+                delay = None
+                if cached is None:
+                    delay = yield from check_robots(self._robots, context, chain.url, self.settings, self.exchange)
+            except HttpError as refusal:
+                _log_refusal(context, chain.url, refusal)
+                raise
+            if cached is not None:
+                reply = _from_cache(context, cached)
+            else:
+                send = self._send(context, chain, headers, delay)
+                reply = yield from self._fetch(context, send, visit)
+            if not chain.follow(reply):
+                head = reply.head
+                chain.keep_cookies(head.status, self.settings.remember_cookies_s)
+                hops = tuple(chain.hops)
+                return Response(head.status, chain.url, head.headers, reply.body, reply.payload, hops, reply.elapsed_ms)
+
+    def _send(self, context: Context, chain: RedirectChain, headers: Mapping[str, str], delay: float | None) -> Send:
+        request = context.request
+        return Send(
+            request,
+            chain.url,
+            host_of(chain.url),
+            # keys go to the origin that they belong to, never to where it redirects
+            headers={**headers, **request.secret_headers} if chain.own_origin else headers,
+            jar=chain.jar,
+            secret_params=request.secret_params if chain.own_origin else {},
+            max_bytes=request.max_bytes or self.settings.max_page_bytes,
+            min_interval_s=delay,
+            timeouts=context.timeouts,
+        )
+
+    def _visit(self, request: Request, chain: RedirectChain, headers: Mapping[str, str]) -> Visit | None:
+        """Not for an exchange that received a cookie on its way: the next answer may be for its bearer alone. A cookie that was
+        kept from an earlier visit does not count, or a host with cookies would have no cache at all."""
+        if self._cache is None or chain.received_cookie:
+            return None
+        secrets = {**request.secret_params, **request.secret_headers} if chain.own_origin else {}
+        return self._cache.visit(request, chain.url, headers, secrets)
+
+    def _fetch(self, context: Context, send: Send, visit: Visit | None) -> Generator[Step, Reply | None, Reply]:
+        """Ask the host, and store its answer in the cache."""
+        if visit is None or self._cache is None:
+            return (yield from self._retries.send(context, send))
+        conditional = replace(send, headers={**send.headers, **visit.conditions})
+        reply = yield from self._retries.send(context, conditional)
+        confirmed = self._cache.settle(visit, reply.head, reply.body)
+        if confirmed is not None:
+            return replace(reply, head=confirmed.head, body=confirmed.body, bytes_read=len(confirmed.body))
+        if reply.head.status == 304 and visit.conditions:  # it speaks of another answer than the one that we have
+            reply = yield from self._retries.send(context, send)
+            self._cache.settle(visit, reply.head, reply.body)
+        return reply
+
+
+def _from_cache(context: Context, cached: Answer) -> Reply:
+    """A cached answer costs no permit and no token, and sends nothing to the host."""
+    head = cached.head
+    context.log.write(
+        context.request,
+        head.url,
+        Status.HTTP_GET,
+        reason_of_status(head.status),
+        headers=head.headers,
+        http_status=head.status,
+        elapsed_ms=0,
+        cache_hit=True,
+    )
+    return Reply(head, cached.body, None, len(cached.body), 0)
+
+
+def _log_refusal(context: Context, url: str, refusal: HttpError) -> None:
+    robots = isinstance(refusal, RobotsRefused | RobotsUnavailable)
+    closed = isinstance(refusal, HostClosed | BreakerOpen)
+    status = Status.ROBOTS_DISALLOWED if robots else Status.SKIPPED if closed else Status.DOWNLOAD_ERROR
+    context.log.write(context.request, url, status, refusal.reason, verb="ROBOTS" if robots else None)
