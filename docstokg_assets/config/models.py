@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_a
 from pydantic import BeforeValidator, Field, SecretStr, create_model, field_validator, model_validator
 
 from docstokg_assets.config.openalex_filter import filter_string
-from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, key_variables, load_resolvers
+from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, default_order, key_variables, load_resolvers
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.settings import StorageSettings
 from resources.http.settings import HttpSettings, RobotsSettings
@@ -27,13 +27,6 @@ from resources.settings import Loaded, Section, load
 if TYPE_CHECKING:
     from resources.lake.files import LakeFiles
 
-# Inside each tier: copies that can be named without asking, then those who know most about a DOI, then the indexes. Crossref
-# answers for many works at once, Unpaywall for each alone.
-PREFERRED_ORDER = (
-    *("arxiv", "pmc", "openalex", "biorxiv", "zenodo", "figshare", "osf", "europe_pmc", "crossref", "unpaywall"),
-    *("datacite", "doaj", "semantic_scholar", "doi", "landing", "hal", "core", "openaire", "base"),
-    *("openalex_content", "wayback"),
-)
 POLICIES = Path(__file__).parent / "policies"  # rules for a field, as files like the user's own
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "cas", "spool", "lake", "reports", "logs", "sandbox", "dagster"})
@@ -191,13 +184,12 @@ class ResolversSettings(Section):
 
 
 def resolvers_model(registry: Mapping[str, type[Resolver]]) -> type[ResolversSettings]:
-    """With a field for each resolver. Those that the preferred order does not name follow by tier and rank."""
-    known = [name for name in PREFERRED_ORDER if name in registry]
-    others = sorted(set(registry) - set(known), key=lambda n: (registry[n].tier.order, registry[n].default_rank, n))
+    """With a field for each resolver, and the default order that follows from their classes."""
+    names = default_order(registry)
     order = ResolversSettings.model_fields["order"]
     fields: dict[str, Any] = {
-        "order": (tuple[str, ...], Field(tuple(known + others), min_length=1, description=order.description)),
-        **{name: (registry[name].Settings, registry[name].Settings()) for name in known + others},
+        "order": (tuple[str, ...], Field(names, min_length=1, description=order.description)),
+        **{name: (registry[name].Settings, registry[name].Settings()) for name in names},
     }
     model = create_model("RegisteredResolversSettings", __base__=ResolversSettings, **fields)
     model.aliases = {alias: name for name in registry for alias in registry[name].aliases}

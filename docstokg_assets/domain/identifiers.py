@@ -1,7 +1,7 @@
-"""The one spelling of every identifier: DOI, arXiv id, PMCID, PMID, OpenAlex id, and URL. No I/O, nothing is looked up.
+"""Normalise identifiers: DOI, arXiv id, PMCID, PMID, OpenAlex id, and URL. No I/O, no lookup.
 
-Each `normalize_…` takes what people and providers write and returns the one spelling, or None when it is no such
-identifier; it may be applied again without effect.
+Each `normalize_…` takes the spellings of people and providers and returns the canonical one, or None when the value is not
+such an identifier. It is idempotent.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def parse_identifier(text: str) -> Identifier | None:
 
 
 def normalize_url(value: Any) -> str | None:
-    """An absolute http(s) URL that is fit to be requested, or None. It is no key: only white space and credentials go, which
-    are not ours to send or to keep."""
+    """An absolute http(s) URL that can be requested, or None. Not a key: it only removes white space and credentials, which we
+    neither send nor store."""
     return _fit_url(value) if isinstance(value, str) and len(value) <= MAX_URL_LENGTH else None
 
 

@@ -1,4 +1,4 @@
-"""What the file of a work is called: `PDF/<year>__<title-slug>__<work_id>.pdf`. Pure; the store knows the root.
+"""File names of works: `PDF/<year>__<title-slug>__<work_id>.pdf`. Pure; the store knows the root.
 
 The name is ASCII, at most 120 bytes, valid on every common file system, and belongs to one work only, also where upper
 and lower case are the same: the title is for people, the work id at its end makes the difference.

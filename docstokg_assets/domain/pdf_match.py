@@ -1,9 +1,8 @@
-"""Is this PDF the article that was wanted? Compares what a file says of itself with the work. Pure: the file is read elsewhere.
+"""Decide whether a PDF is the wanted article: compare its text and metadata with the work. Pure: the file is read elsewhere.
 
-A wrong paper that is stored as the right one is the worst that can happen, and a right one that is thrown away the second worst.
-So only plain evidence rejects: another paper's identifier together with another title, pages on which no word of a long title
-stands, or a supplement that begins by saying that it is one. Everything less is a flag on the manifest row, for people and their
-queries to decide.
+Storing a wrong paper is the worst error, discarding the right one the second worst. So only clear evidence rejects: another
+paper's identifier together with another title, pages without any word of a long title, or a supplement that is marked as one
+at its beginning. Weaker evidence becomes a flag on the manifest row.
 """
 
 from __future__ import annotations
@@ -74,7 +73,8 @@ _FRONT = re.compile(
 )
 
 
-def judged(work: Work, url: str, facts: PdfFacts) -> Verdict:
+def validate_pdf(work: Work, url: str, facts: PdfFacts) -> Verdict:
+    """The verdict on a file that was downloaded for `work` from `url`."""
     if facts.limit is not None:
         return Verdict(
             (Flag.VALIDATOR_LIMIT,), f"reading it went past the limit of {facts.limit}", Reason.VALIDATOR_LIMIT

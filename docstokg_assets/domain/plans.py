@@ -1,7 +1,7 @@
-"""Plans: which copies of a work will be tried, in which order, and who must still be asked. Pure: no network here.
+"""Plans: which copies of a work to try, in which order, and which resolvers to query. Pure: no network.
 
-A plan is made from the work and the resolvers alone, so it can be shown, stored and hashed. What is learnt on the way
-(new candidates, failed ones) is the pipeline's `SearchState`.
+A plan depends on the work and the resolvers alone, so it can be shown, stored and hashed. What the search finds later (new
+candidates, failures) is in `SearchState`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Target(StrEnum):
 
 @lru_cache(2_048)  # asked for a dozen times while a work is planned or looked for
 def url_key(url: str) -> str:
-    """By which a URL is known in the search for one work. http and https are one: the former is asked as the latter."""
+    """The key of a URL within the search for one work. http and https are the same: https is requested for both."""
     return canonical_url(url).replace("http://", "https://", 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A URL worth asking. `rank` orders candidates inside a tier: lower is more promising."""
+    """A URL to try. `rank` orders candidates inside a tier: lower is more promising."""
 
     url: str
     resolver: str
@@ -68,9 +68,9 @@ class Candidate:
     license: str | None = None
     checksum: str | None = None  # `md5:<hex>`, `sha1:…` or `sha256:…`, where whoever names the copy says so
     hop: int = 0  # landing pages that lie between the plan and this URL
-    captured_from: str | None = None  # the address that an archive saw what it has here at
-    instead_of: str | None = None  # a URL that leads to this one, and so need not be asked
-    guessed: bool = False  # nobody named it: when it fails, nothing was lost
+    captured_from: str | None = None  # the URL that an archive captured
+    instead_of: str | None = None  # a URL that redirects to this one, and so need not be tried
+    guessed: bool = False  # from a URL pattern, not named by any provider
 
     @property
     def key(self) -> str:
@@ -83,7 +83,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """Either a candidate, or a resolver that must be asked first (`deferred`, then `candidate` is None)."""
+    """Either a candidate, or a resolver to query (`deferred`; then `candidate` is None)."""
 
     tier: Tier
     resolver: str
@@ -98,7 +98,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`hash` changes when there is something new to try; then a work without success is opened again."""
+    """The steps for a work. `hash` changes when there is something new to try; then a work without success is reopened."""
 
     work_id: str
     steps: tuple[PlanStep, ...]
@@ -111,7 +111,7 @@ DELETED_PLAN = (
 
 
 class Planner(Protocol):
-    """What a plan needs of a resolver; `docstokg_assets.resolvers.registry.Resolver` has it."""
+    """The part of a resolver that planning uses; `docstokg_assets.resolvers.Resolver` implements it."""
 
     @property
     def name(self) -> str: ...
@@ -127,7 +127,7 @@ class Planner(Protocol):
 
 
 def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
-    """Candidates in tier order and by rank, each URL once; resolvers that must ask stand where they will be asked."""
+    """Candidates by tier and rank, each URL once; resolvers to query stand where they will be queried."""
     steps: list[PlanStep] = []
     for resolver in resolvers:
         try:
@@ -153,7 +153,7 @@ def _steps_of(resolver: Planner, work: Work) -> list[PlanStep]:
 
 
 def plan_columns(plans: Iterable[tuple[Work, Plan]], planned_at: datetime) -> dict[str, list[Any]]:
-    """One row a step, for Parquet and for people, as columns: a year has millions of them."""
+    """One row per step, as columns for Parquet: a year has millions of them."""
     rows = [(work, plan, place, step) for work, plan in plans for place, step in enumerate(plan.steps)]
     candidates = [step.candidate for *_, step in rows]
     return {

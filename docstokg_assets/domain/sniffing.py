@@ -1,4 +1,4 @@
-"""What a body is, from its first bytes; never from a name, and from its Content-Type only where the bytes say nothing. Pure."""
+"""Detect the kind of a body from its first bytes; from its Content-Type only where the bytes are not enough. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Where publishers keep their files, as far as the copies found in this run tell: a page need not be read to find the next one.
+"""Learn URL patterns of publishers' files from the copies found in this run, and guess URLs of further files.
 
-Most publishers build the address of a file from the DOI. What such addresses have in common besides the part that the DOI gives
-is a pattern; where most files of a family of DOIs keep to one, it is worth a guess before anybody is asked about another, and
-before the way through doi.org and the article's page is taken. A guess that fails speaks against the pattern, and one that the
-host minds ends it. Trying a guess, and judging whether the file is the right paper, is the pipeline's.
+Most publishers build the URL of a file from the DOI. The rest of such a URL is a pattern; when most files of a family of DOIs
+follow one pattern, the next URL is guessed before any provider is queried and before the article's page is read. A failed
+guess counts against the pattern, and one that the host rejects ends it. The search requests the guess and validates the file.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class UrlPatternCache:
         self._lock = threading.Lock()
 
     def learn(self, doi: str, url: str) -> None:
-        """A file of this work was found here."""
+        """Record that a file of this work was found at `url`."""
         part = next((part for part in _parts_of(doi) if part in url), None)
         if part is None or carries_credentials(url):
             return
@@ -63,7 +62,7 @@ class UrlPatternCache:
                 family.addresses = Counter(dict(family.addresses.most_common(_MOST_ADDRESSES // 2)))
 
     def guess(self, doi: str) -> str | None:
-        """Where the file of a work should be, if its publisher keeps to its pattern."""
+        """The URL at which the file should be if its publisher follows a learnt pattern, else None."""
         with self._lock:
             for part in _parts_of(doi):
                 family = self._families.get(tuple(doi.lower().split(part)))
@@ -72,7 +71,7 @@ class UrlPatternCache:
         return None
 
     def record_failure(self, doi: str, url: str, *, unwelcome: bool = False) -> None:
-        """The guess was wrong; where it was `unwelcome`, there is no other one in this run."""
+        """Record that a guess failed. After an `unwelcome` one, this family gets no further guesses in this run."""
         with self._lock:
             for part in _parts_of(doi):
                 family = self._families.get(tuple(doi.lower().split(part)))
@@ -82,7 +81,7 @@ class UrlPatternCache:
 
 
 def _parts_of(doi: str) -> Iterator[str]:
-    """What of a DOI may stand in the address of its file: all behind the prefix, or a number in it, the longest first."""
+    """Parts of a DOI that may occur in the URL of its file: the suffix, then the numbers in it, the longest first."""
     suffix = doi.lower().partition("/")[2]
     if suffix:
         yield suffix

@@ -1,4 +1,4 @@
-"""The work: one scholarly record as the rest of the house knows it, and how an OpenAlex record becomes one. No I/O.
+"""The work: one scholarly record as the rest of the package uses it, and its conversion from OpenAlex. No I/O.
 
 Identifiers are normalised in `identifiers.py`; what may be fetched is decided in `plans.py` and the resolvers.
 """
@@ -66,11 +66,11 @@ class Work:
     is_oa: bool | None = None
     oa_status: str | None = None
     agency: str | None = None  # who registered the DOI: crossref | datacite, where that is known
-    has_content: bool = False  # OpenAlex itself keeps a copy, which it sells
+    has_content: bool = False  # OpenAlex itself sells a copy
     locations: tuple[Location, ...] = ()
     urls: tuple[str, ...] = ()  # given by the user, where the source is a list of URLs
     updated_date: str | None = None
-    deleted: str | None = None  # the day since which OpenAlex knows it no more; that is final
+    deleted: str | None = None  # the day since which OpenAlex no longer lists it; final
 
     @property
     def has_open_location(self) -> bool:
@@ -99,7 +99,7 @@ _work_values, _location_values = attrgetter(*WORK_FIELDS), attrgetter(*LOCATION_
 
 
 def _given(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
-    """What is not as absent as None, False or an empty tuple. `asdict` copies deeply, which costs ten times as much."""
+    """The values other than None, False and an empty tuple. `asdict` copies deeply, which costs ten times as much."""
     pairs = zip(names, values, strict=True)
     return {name: value for name, value in pairs if value is not None and value is not False and value != ()}
 
@@ -148,7 +148,7 @@ def plain_title(value: Any) -> str | None:
 
 
 def kept_url(value: Any) -> str | None:
-    """A URL from a source, as works keep it. Works are written down, so a key in it is left out, like a password."""
+    """A URL from a source, without the credentials in it, because works are stored."""
     url = normalize_url(value)
     return None if url is None else without_credentials(url)
 

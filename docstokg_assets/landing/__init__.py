@@ -1,1 +1,1 @@
-"""Landing pages: a page read once, rules for it, the judging of other links, walls. The pipeline fetches."""
+"""Landing pages: parsing, the rule table, scoring of other links, wall detection. Fetches nothing."""

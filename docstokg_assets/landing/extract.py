@@ -1,4 +1,4 @@
-"""Reading a landing page: applies the rule table to the page and sorts what it finds. Fetches nothing."""
+"""Extract full-text links from a landing page: apply the rule table, then score the other links. Fetches nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from lxml.html import HtmlElement
 
 from docstokg_assets.domain.plans import Target
-from docstokg_assets.landing.link_scoring import ENOUGH, points, unusable, why_not
+from docstokg_assets.landing.link_scoring import ENOUGH, rejection_reason, score_link, unusable_reason
 from docstokg_assets.landing.page import Anchor, Page, read_page, words_of
 from docstokg_assets.landing.platforms import BUTTONS, PLATFORMS
 from docstokg_assets.landing.rules import DECLARED, FRAMES, HTML_RULES, STEPS, XML_RULES, On, Rule
@@ -22,7 +22,7 @@ RULES: tuple[Rule, ...] = (*DECLARED, *PLATFORMS, *FRAMES, *BUTTONS, *XML_RULES,
 GUESSED, ITSELF = (
     "anchor",
     "page-itself",
-)  # techniques that are no rule: a link judged by points; the page is the full text
+)  # techniques that are not rules: a scored link; the page itself
 MAX_LINKS = 5  # of one kind
 _MANY, _MANY_GUESSES = 6, 3  # links of one technique; more are a list of papers, not a paper
 _FULL_TEXT_WORDS = 1500
@@ -81,9 +81,11 @@ class _Finds:
             link = self._page.absolute(value)
             if link is None or (rule.target is not Target.HTML and canonical_url(link) == self._own):
                 continue
-            why = "wall" if wall_at(link) else unusable(link) if rule.target in (Target.PDF, Target.XML) else None
+            why = (
+                "wall" if wall_at(link) else unusable_reason(link) if rule.target in (Target.PDF, Target.XML) else None
+            )
             if why is None and not rule.certain:
-                why = why_not(self._page, anchor, link)
+                why = rejection_reason(self._page, anchor, link)
             if why is None:
                 good.setdefault(canonical_url(link), Link(link, rule.technique))
             elif rule.target in (Target.PDF, Target.XML):
@@ -105,10 +107,14 @@ class _Finds:
             link = self._page.absolute(anchor.address)
             if link is None or (key := canonical_url(link)) == self._own:
                 continue
-            score = points(self._page, anchor, link)
+            score = score_link(self._page, anchor, link)
             if score < ENOUGH and ".pdf" not in link.lower():
                 continue
-            if why := ("wall" if wall_at(link) else None) or unusable(link) or why_not(self._page, anchor, link):
+            if (
+                why := ("wall" if wall_at(link) else None)
+                or unusable_reason(link)
+                or rejection_reason(self._page, anchor, link)
+            ):
                 self.reject(link, GUESSED, why)
             elif score < ENOUGH:
                 self.reject(link, GUESSED, "too-little")

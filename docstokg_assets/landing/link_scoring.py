@@ -1,7 +1,7 @@
-"""Judging a link that the page does not declare: what it is instead of the article, and how much speaks for it.
+"""Score links that the page does not declare: reject those to other documents, give points to the rest.
 
-A wrong file is worse than none. A link is turned down by what it says, by its file's name, by the names of the parts it
-stands in, by the heading above it, and when it names another work than the page. Everything looked at is bounded.
+A wrong file is worse than none. A link is rejected by its text, its file name, the classes and ids of the elements around
+it, the heading above it, and when it names another work than the page. Everything that is examined is bounded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OTHER_FORMATS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class NotTheArticle:
-    """What a link is instead: by what it says, by its file's name, by the parts around it, by the heading above it."""
+    """A kind of other document, recognised by link text, file name, surrounding elements or the heading above."""
 
     why: str
     said: re.Pattern[str]
@@ -169,16 +169,16 @@ _GENERIC_SLUGS = frozenset(
 )
 
 
-def unusable(link: str) -> str | None:
-    """Why an address cannot be the file, whoever names it."""
+def unusable_reason(link: str) -> str | None:
+    """Why a URL cannot be the file, whatever the page declares; None when it can."""
     parts = urlsplit(link)
     if _OTHER_FORMATS.search(unquote(parts.path)):
         return "other-format"
     return "no-file" if host_of(link) in _RESOLVERS or (parts.path in ("", "/") and not parts.query) else None
 
 
-def why_not(page: Page, anchor: Anchor | None, link: str) -> str | None:
-    """What a link is instead of the article, or None when nothing speaks against it."""
+def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None:
+    """Why a link is not the article, or None when nothing speaks against it."""
     if _names_another_work(page, link):
         return "another-work"
     if anchor is not None and _leads_elsewhere(page, anchor, link):
@@ -193,7 +193,7 @@ def why_not(page: Page, anchor: Anchor | None, link: str) -> str | None:
     heading = _heading(anchor.element) if anchor else ""
     around = _names_around(anchor.element) if anchor else ""
     # What offers the PDF of this very work may stand in a part of any name, but for supplements, which share its identifier.
-    own = anchor is not None and _offers(anchor) == ENOUGH and _names_this_work(page, link)
+    own = anchor is not None and _label_score(anchor) == ENOUGH and _names_this_work(page, link)
     for row in NOT_THE_ARTICLE:
         if any(row.said.search(words) for words in spoken) or row.file.search(file):
             return row.why
@@ -204,10 +204,10 @@ def why_not(page: Page, anchor: Anchor | None, link: str) -> str | None:
     return None
 
 
-def points(page: Page, anchor: Anchor, link: str) -> int:
-    """How much speaks for a link that no rule knows."""
+def score_link(page: Page, anchor: Anchor, link: str) -> int:
+    """The score of a link that no rule knows; ENOUGH makes it the article."""
     path = urlsplit(link).path.lower()
-    said = _offers(anchor)
+    said = _label_score(anchor)
     named = 2 * any("pdf" in name for name in anchor.names)
     file = 3 if path.endswith(".pdf") else 2 if _PDF_ADDRESS.search(link) else bool(_FILE_ADDRESS.search(link))
     if not (file or named or "pdf" in f"{anchor.words} {anchor.hints}".lower()) or (
@@ -217,22 +217,22 @@ def points(page: Page, anchor: Anchor, link: str) -> int:
     own = 3 * _names_this_work(page, link)
     titled = 2 * (file == 3 and len(anchor.words) > 15 and anchor.words.lower() in _titles(page))
     same_site = 1 if _site(host_of(link)) == _site(page.host) else -2
-    return said + named + file + own + titled + same_site - _in_passing(anchor.element)
+    return said + named + file + own + titled + same_site - _position_penalty(anchor.element)
 
 
 def _leads_elsewhere(page: Page, anchor: Anchor, link: str) -> bool:
-    """Another site's file is the article only where the link says that it is a file."""
-    offered = _offers(anchor) >= 3 or any("pdf" in name for name in anchor.names)
+    """Whether a link leads to another site without offering a file there."""
+    offered = _label_score(anchor) >= 3 or any("pdf" in name for name in anchor.names)
     return not offered and anchor.element.tag == "a" and _site(host_of(link)) != _site(page.host)
 
 
-def _offers(anchor: Anchor) -> int:
-    """A picture or a title speaks for a link only together with its words: an icon does not make a policy an article."""
-    return max(_says(anchor.words), _says(f"{anchor.words} {anchor.hints}"))
+def _label_score(anchor: Anchor) -> int:
+    """The score of a label. Icons and titles count only together with the text: an icon does not make a policy an article."""
+    return max(_text_score(anchor.words), _text_score(f"{anchor.words} {anchor.hints}"))
 
 
-def _says(words: str) -> int:
-    """5 when a label is the name of the PDF and nothing else, 3 when it offers the full text, less when it mentions it."""
+def _text_score(words: str) -> int:
+    """5 when a label names the PDF and nothing else, 3 when it offers the full text, less when it mentions a PDF."""
     lowered = words.lower()
     rest = _SPOKEN_PIECE.sub(" ", lowered.replace("epdf", " ").replace("pdf", " "))
     others = sum(word not in _SPOKEN for word in _LETTERS.findall(rest))
@@ -249,7 +249,7 @@ def _names_another_work(page: Page, link: str) -> bool:
 
 
 def _names_this_work(page: Page, link: str) -> bool:
-    """The link holds an identifier of the page, or what its own address ends in."""
+    """Whether the link contains an identifier of the page, or the last part of the page's URL."""
     named = identities(link)
     if any(
         _same(name, own) for kind, names in named.items() for name in names for own in page.identities.get(kind, ())
@@ -293,8 +293,8 @@ def _heading(element: html.HtmlElement) -> str:
     return ""
 
 
-def _in_passing(element: html.HtmlElement) -> int:
-    """How much speaks against the place: in the middle of a sentence, or in the frame of the site."""
+def _position_penalty(element: html.HtmlElement) -> int:
+    """Points against a link's position: inside a sentence, the footer or the navigation."""
     for depth, ancestor in enumerate(islice(element.iterancestors(), _DEPTH)):
         if ancestor.tag == "footer" or "footer" in ancestor.get("class", "").lower():
             return 4

@@ -1,7 +1,7 @@
-"""A page, read once: everything that rules look at, gathered in one walk. Fetches nothing, judges nothing.
+"""Parse a page and collect all that rules examine in one pass. Fetches nothing.
 
-The page is hostile until shown otherwise: any encoding, any nesting, any size up to the client's cap. What is gathered is
-bounded, so that a hundred rules cost no more on a large page than on a small one.
+Pages are untrusted: any encoding, any nesting, any size up to the client's limit. What is collected is bounded, so that a
+hundred rules cost no more on a large page than on a small one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _IDENTIFYING = (
 
 @dataclass(slots=True)
 class Anchor:
-    """Something to click: its address as written, what it says, and the names of its parts."""
+    """A clickable element: its URL as written, its text, its class and id."""
 
     address: str
     element: html.HtmlElement
@@ -86,7 +86,7 @@ class Page:
         return host_of(self.url)
 
     def absolute(self, value: str) -> str | None:
-        """A value of the page as an address to ask, or None: fragments, scripts and mail addresses lead nowhere."""
+        """A value of the page as an absolute URL, or None for fragments, scripts and mail addresses."""
         cleaned = "".join(value.split("\n")).replace("\t", "").replace("\r", "").replace("\\", "/").strip()
         cleaned = cleaned.replace("&amp;", "&")  # escaped twice
         lowered = cleaned[:12].lower()
@@ -105,7 +105,7 @@ class Page:
 
 
 def read_page(page: bytes, content_type: str | None, url: str) -> Page | None:
-    """The page, or None when there is nothing to read."""
+    """The parsed page, or None when it cannot be parsed."""
     root = parse(page, content_type)
     if root is None:
         return None
@@ -145,7 +145,7 @@ def parse(page: bytes, content_type: str | None) -> html.HtmlElement | None:
 
 
 def words_of(element: html.HtmlElement, limit: int = _WORDS) -> str:
-    """What an element says, from its first pieces: nesting without end must not be read without end."""
+    """The text of an element, from a bounded number of its descendants."""
     pieces: list[str] = []
     pending: list[html.HtmlElement | str] = [element]
     for _ in range(60):

@@ -1,7 +1,7 @@
-"""What is known of platforms: how each writes the address of an article's PDF. One row a habit; the order is that of trust.
+"""Rules for platforms: how each writes the URL of an article's PDF. One row per pattern, the most trusted first.
 
-Most rows go by the shape of the address or by the name of the button, not by a host: the same software serves hundreds of
-publishers. A host is named only where the habit is one publisher's own or too plain to be trusted elsewhere.
+Most rows match the shape of the URL or the name of the button, not a host: the same software serves hundreds of publishers. A
+row names a host only where the pattern belongs to one publisher or is too general to be trusted elsewhere.
 """
 
 from __future__ import annotations

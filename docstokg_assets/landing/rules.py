@@ -1,9 +1,9 @@
-"""The rule table: where on a page the way to the full text is written, and what a rule is.
+"""The rule table: where on a page the link to the full text is, and what a rule is.
 
 A rule is data: what it looks at, where it applies, how its value becomes an address, and an example that the tests run.
 The order is the order of trust: what the page declares, then what is known of platforms (`platforms.py`), then what leads
-to XML, to HTML, or only to the next page. Links that no rule knows are judged in `judging.py`. docs/landing.md tells how a
-rule is written.
+to XML, to HTML, or only to the next page. `link_scoring.py` scores links that no rule knows. docs/landing.md describes how to
+write a rule.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Recognising a wall: a page that stands between a program and the article. It is left alone, never climbed.
+"""Recognise walls: login, cookie, captcha and firewall pages in place of the article. Walls are never circumvented.
 
-Conservative, because a wall ends a candidate. A page that describes an article (`citation_…`, JSON-LD of an article) is none,
-whatever scripts it loads: firewalls put theirs into every page, readers' comments have captchas, everybody has a cookie
-banner. The machinery of a challenge counts on any other page; words count only where the page says little else.
+Conservative, because a wall ends a candidate. A page that describes an article (`citation_…`, JSON-LD of an article) is not a
+wall, whatever scripts it loads: firewalls add theirs to every page, comment forms have captchas, cookie banners are common.
+On other pages, the code of a challenge counts always, phrases only when the page has little other text.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def recognise_wall(status: int, headers: Mapping[str, str], body_start: bytes, url: str) -> Reason | None:
-    """The kind of wall that an answer is, or None. `headers` have lower-case names; `url` is the last one."""
+    """The kind of wall that a response is, or None. `headers` have lower-case names; `url` is the final one."""
     if by_header := _by_header(status, headers, body_start):
         return by_header
     if b"%PDF-" in body_start[:1024]:
@@ -130,8 +130,8 @@ def recognise_wall(status: int, headers: Mapping[str, str], body_start: bytes, u
 
 
 def wall_at(url: str) -> Reason | None:
-    """The wall that an address names, before anybody asks it. An article's parameters may name a login page to come back
-    from; only host and path say where we are."""
+    """The kind of wall that a URL leads to, or None. Only host and path count: the query of an article's URL may name a login
+    page to return from."""
     parts = urlsplit(url)
     where = f"//{parts.netloc}{parts.path}"
     return next((reason for pattern, reason in ADDRESSES if pattern.search(where)), None)

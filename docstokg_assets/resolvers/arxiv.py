@@ -1,12 +1,10 @@
-"""arXiv: the PDF of a paper whose arXiv id is known, from the host that arXiv offers to harvesters. Asks nobody."""
+"""arXiv: the PDF of a paper whose arXiv id is known, from the host that arXiv offers to harvesters. Sends no request."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docstokg_assets.domain.plans import Candidate, Tier
-from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.registry import Example, Resolver, register
+from docstokg_assets.resolvers import Candidate, Example, Resolver, Tier, Work, register
 
 
 @register("arxiv")
@@ -27,7 +25,4 @@ class ArxivResolver(Resolver):
         return work.arxiv_id is not None
 
     def candidates(self, work: Work) -> Sequence[Candidate]:
-        if work.arxiv_id is None:
-            return ()
-        url = f"https://export.arxiv.org/pdf/{work.arxiv_id}"
-        return (Candidate(url, self.name, self.tier, rank=self.rank, version="submittedVersion"),)
+        return (self.candidate(f"https://export.arxiv.org/pdf/{work.arxiv_id}", version="submittedVersion"),)

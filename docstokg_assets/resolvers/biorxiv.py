@@ -1,4 +1,4 @@
-"""bioRxiv and medRxiv: the newest version of a preprint, by asking their common API for its DOI.
+"""bioRxiv and medRxiv: the newest version of a preprint, from their common API, by DOI.
 
 Since December 2025 both servers register under 10.64898, before under 10.1101, which journals of the same press use too.
 """
@@ -6,18 +6,31 @@ Since December 2025 both servers register under 10.64898, before under 10.1101, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
 
-from docstokg_assets.domain.json_access import items, mapping, text
-from docstokg_assets.domain.plans import Candidate, Target, Tier
-from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, license_name, nothing
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
-from docstokg_assets.resolvers.routes import file_url
-from resources.http.canonical import host_of
-from resources.records import Reason
+from docstokg_assets.resolvers import (
+    ApiResolver,
+    Candidates,
+    Example,
+    JsonObject,
+    Location,
+    Reason,
+    Resolution,
+    ResolverContext,
+    ResolverResult,
+    Target,
+    Work,
+    answer,
+    api_request,
+    bad_answer,
+    dig,
+    failure,
+    host_of,
+    json_of,
+    mapping,
+    nothing,
+    register,
+    text,
+)
 
 _DOI = re.compile(r"10\.64898/\S+|10\.1101/(?:[0-9]{6}|(?:19|20)[0-9]{2}\.[0-9]{2}\.[0-9]{2}\.[0-9]{6,8})")
 _SERVERS = ("biorxiv", "medrxiv")
@@ -35,11 +48,9 @@ _NO_POSTS = {"messages": [{"status": "no posts found"}], "collection": []}
 
 
 @register("biorxiv")
-class BiorxivResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class BiorxivResolver(ApiResolver):
     default_rank = 21
     api_host = "api.biorxiv.org"
-    head_precheck = False
     EXAMPLES = (
         Example(
             _WORK,
@@ -61,7 +72,6 @@ class BiorxivResolver(Resolver):
         ),
         Example(_WORK, [answer(_NO_POSTS), answer(_NO_POSTS)], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer(b"")], reason=Reason.BAD_ANSWER),  # an empty 200 happens
-        Example(_WORK, [answer(b"error code: 1015", 429)], reason=Reason.RATE_LIMITED),
         Example(Work("W4", doi="10.1101/gr.123456.118")),  # a journal of the same press
     )
 
@@ -69,35 +79,27 @@ class BiorxivResolver(Resolver):
         return work.doi is not None and _DOI.fullmatch(work.doi) is not None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        for server in _in_order(work):
+        for server in _servers(work):
             response = yield api_request(f"https://api.biorxiv.org/details/{server}/{work.doi}/na/json")
             if failed := failure(response):
                 return failed
-            posts = mapping(json_of(response)).get("collection")
+            posts = dig(json_of(response), "collection")
             if not isinstance(posts, list):
-                return bad_answer("bioRxiv's answer has no collection")
-            if posts and (candidates := tuple(self._candidates(work, mapping(items(posts)[-1]), server))):
+                return bad_answer("unexpected answer of api.biorxiv.org")
+            if posts and (candidates := tuple(self._candidates(work, mapping(posts[-1]), server))):
                 return ResolverResult(candidates)
         return nothing()
 
-    def _candidates(self, work: Work, post: Mapping[str, Any], server: str) -> Iterator[Candidate]:
+    def _candidates(self, work: Work, post: JsonObject, server: str) -> Candidates:
         number = text(str(post.get("version")), 4)
         if number is None or not number.isdigit():
             return
-        pdf = Candidate(
-            f"https://www.{server}.org/content/{work.doi}v{number}.full.pdf",
-            self.name,
-            self.tier,
-            rank=self.rank,
-            version="submittedVersion",
-            license=license_name(post.get("license")),
-        )
-        yield pdf
-        if xml := file_url(post.get("jatsxml"), Target.XML):
-            yield replace(pdf, url=xml, target=Target.XML)
+        pdf = f"https://www.{server}.org/content/{work.doi}v{number}.full.pdf"
+        for url, target in ((pdf, Target.PDF), (post.get("jatsxml"), Target.XML)):
+            yield from self.file(url, target, post.get("license"), version="submittedVersion")
 
 
-def _in_order(work: Work) -> tuple[str, ...]:
-    """Which server is asked first: the DOI does not tell, but a page does."""
+def _servers(work: Work) -> tuple[str, ...]:
+    """The servers in the order to query: the DOI does not tell which one holds it, but a known page may."""
     hosts = {host_of(location.landing_url or location.pdf_url or "") for location in work.locations}
     return _SERVERS[::-1] if any(host.endswith("medrxiv.org") for host in hosts) else _SERVERS

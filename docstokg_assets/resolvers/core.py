@@ -1,39 +1,39 @@
-"""CORE: copies that it harvested from repositories, and where it found them. Needs a key; asked when known copies failed."""
+"""CORE: copies that it harvested from repositories, and their sources. Needs a key; queried when known copies failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.domain.json_access import items
-from docstokg_assets.domain.plans import Candidate
-from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, batchable_request, copies_at, phrase
-from docstokg_assets.resolvers.registry import Example, KeyedSettings, ResolverContext, register
-from docstokg_assets.resolvers.routes import file_url
-from resources.http.messages import Request
-from resources.records import Reason
+from docstokg_assets.resolvers import (
+    Candidates,
+    Example,
+    IndexResolver,
+    JsonObject,
+    KeyedSettings,
+    Reason,
+    Request,
+    ResolverContext,
+    Work,
+    answer,
+    api_request,
+    batchable_request,
+    items,
+    phrase,
+    register,
+)
 
 _MOST = 20  # works in one query: it answers with 100 results at most
 
 _WORK = Work("W1", doi="10.5555/peerj.99001")
-_ORDINARY = {
-    "totalHits": 2,
-    "results": [
-        {
-            "doi": "10.5555/PEERJ.99001",
-            "downloadUrl": "https://core.ac.uk/download/600000001.pdf",
-            "sourceFulltextUrls": [
-                "https://repository.example.ac.uk/id/eprint/1/1/paper.pdf",
-                "https://repository.example.ac.uk/id/eprint/1/",
-            ],
-        },
-        {"doi": "10.5555/peerj.99001", "downloadUrl": "http://arxiv.org/abs/2601.00001", "sourceFulltextUrls": None},
-        {"doi": "10.5555/other", "downloadUrl": "https://core.ac.uk/download/7.pdf"},
-    ],
-}
+_PAGE = "https://repository.example.ac.uk/id/eprint/1/"
+_COPY = "https://core.ac.uk/download/600000001.pdf"
+_RESULTS = [
+    {"doi": "10.5555/PEERJ.99001", "downloadUrl": _COPY, "sourceFulltextUrls": [f"{_PAGE}1/paper.pdf", _PAGE]},
+    {"doi": "10.5555/peerj.99001", "downloadUrl": "http://arxiv.org/abs/2601.00001", "sourceFulltextUrls": None},
+    {"doi": "10.5555/other", "downloadUrl": "https://core.ac.uk/download/7.pdf"},
+]
 
 
 @register("core")
@@ -45,40 +45,27 @@ class CoreResolver(IndexResolver):
     EXAMPLES = (
         Example(
             _WORK,
-            [answer(_ORDINARY)],
-            [
-                "https://core.ac.uk/download/600000001.pdf",
-                "https://repository.example.ac.uk/id/eprint/1/1/paper.pdf",
-                "https://repository.example.ac.uk/id/eprint/1/",
-                "https://export.arxiv.org/pdf/2601.00001",
-            ],
+            [answer({"totalHits": 3, "results": _RESULTS})],
+            [_COPY, f"{_PAGE}1/paper.pdf", _PAGE, "https://export.arxiv.org/pdf/2601.00001"],
         ),
         Example(_WORK, [answer({"totalHits": 0, "results": []})], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer({"message": "Unauthorized"}, 401)], reason=Reason.HTTP_4XX),
-        Example(_WORK, [answer({"message": "Too many requests"}, 429)], reason=Reason.RATE_LIMITED),
-        Example(_WORK, [answer(b"<html>504 Gateway Time-out</html>", 504)], reason=Reason.HTTP_5XX),
-        Example(_WORK, [answer(b"<html>")], reason=Reason.BAD_ANSWER),
         Example(Work("W2")),
     )
 
-    def question(self, doi: str, context: ResolverContext) -> Request:
-        return batchable_request(doi, _MOST, _Search(context.api_keys.get(self.name, "")))
+    def search(self, doi: str, context: ResolverContext) -> Request:
+        return batchable_request(doi, _MOST, _search, context.api_keys.get(self.name))
 
-    def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
+    def dois(self, record: JsonObject) -> Iterable[Any]:
         return [record.get("doi")]
 
-    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
+    def copies(self, record: JsonObject) -> Candidates:
         """CORE's own copy, then the repository's."""
-        if url := file_url(record.get("downloadUrl")):
-            yield Candidate(url, self.name, self.tier, rank=self.rank)
-        yield from copies_at(self, items(record.get("sourceFulltextUrls")))
+        yield from self.file(record.get("downloadUrl"))
+        yield from self.copies_at(items(record.get("sourceFulltextUrls")))
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    key: str = field(repr=False)
-
-    def __call__(self, dois: Sequence[str]) -> Request:
-        asked = {"q": " OR ".join(f"doi:{phrase(doi)}" for doi in dois), "limit": 5 * len(dois)}
-        url = f"https://api.core.ac.uk/v3/search/works/?{urlencode(asked)}"
-        return api_request(url, secret_headers={"Authorization": f"Bearer {self.key}"} if self.key else {})
+def _search(dois: Sequence[str], key: str | None) -> Request:
+    query = {"q": " OR ".join(f"doi:{phrase(doi)}" for doi in dois), "limit": 5 * len(dois)}
+    url = f"https://api.core.ac.uk/v3/search/works/?{urlencode(query)}"
+    return api_request(url, secret_headers={"Authorization": f"Bearer {key}"} if key else {})

@@ -1,34 +1,38 @@
 """Crossref: the full-text links that a publisher deposited with a DOI, but not those made for similarity checks, and the page
-that the DOI is registered for, which spares the way through doi.org.
+that the DOI is registered for, which saves the redirect through doi.org.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from docstokg_assets.domain.json_access import items, mapping
-from docstokg_assets.domain.plans import Candidate, Target, Tier
-from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.answers import (
+from docstokg_assets.resolvers import (
+    ApiResolver,
+    Candidates,
+    Example,
+    JsonObject,
+    Reason,
+    Request,
+    ResolverContext,
+    Response,
+    Target,
+    Tier,
+    Work,
     answer,
     api_request,
-    bad_answer,
     batchable_request,
-    failure,
+    dig,
+    doi_url,
     indexed_doi,
-    json_of,
-    license_name,
+    looks_like_pdf,
     names_doi,
-    nothing,
+    objects,
+    page_url,
+    register,
 )
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
-from docstokg_assets.resolvers.routes import doi_url, file_url, looks_like_pdf, page_url
-from resources.http.messages import Request
-from resources.records import Reason
 
 _MOST = 50  # DOIs in one request
 _FIELDS = "DOI,link,license,resource"
@@ -38,124 +42,81 @@ _VERSIONS = {"vor": "publishedVersion", "am": "acceptedVersion"}
 _TARGETS = {"application/pdf": Target.PDF, "application/xml": Target.XML, "text/xml": Target.XML}
 
 _WORK = Work("W1", doi="10.5555/12345678")
-_ORDINARY = {
-    "message": {
-        "license": [{"URL": "https://creativecommons.org/licenses/by/4.0/", "content-version": "vor"}],
-        "link": [
-            {
-                "URL": "https://api.press.example/10.5555/12345678?httpAccept=text/xml",
-                "content-type": "text/xml",
-                "content-version": "vor",
-                "intended-application": "text-mining",
-            },
-            {
-                "URL": "https://press.example/doi/pdf/10.5555/12345678",
-                "content-type": "application/pdf",
-                "content-version": "vor",
-                "intended-application": "text-mining",
-            },
-            {
-                "URL": "https://press.example/check/12345678.pdf",
-                "content-type": "unspecified",
-                "content-version": "vor",
-                "intended-application": "similarity-checking",
-            },
-        ],
-        "resource": {"primary": {"URL": "https://press.example/doi/10.5555/12345678"}},
-    }
+_PDF, _PAGE = "https://press.example/doi/pdf/10.5555/12345678", "https://press.example/doi/10.5555/12345678"
+_XML = "https://api.press.example/10.5555/12345678?httpAccept=text/xml"
+
+
+def _link(url: str, content_type: str, use: str = "text-mining") -> JsonObject:
+    return {"URL": url, "content-type": content_type, "content-version": "vor", "intended-application": use}
+
+
+_RECORD = {
+    "license": [{"URL": "https://creativecommons.org/licenses/by/4.0/", "content-version": "vor"}],
+    "link": [
+        _link(_XML, "text/xml"),
+        _link(_PDF, "application/pdf"),
+        _link("https://press.example/check/12345678.pdf", "unspecified", "similarity-checking"),
+    ],
+    "resource": {"primary": {"URL": _PAGE}},
 }
+_LIST = [{"DOI": "10.5555/OTHER"}, {**_RECORD, "DOI": _WORK.doi}]
 
 
 @register("crossref")
-class CrossrefResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class CrossrefResolver(ApiResolver):
     default_rank = 30
-    head_precheck = False  # the publisher said what its link leads to, and a GET tells a page from a file as well
     api_host = "api.crossref.org"
     EXAMPLES = (
-        Example(
-            _WORK,
-            [answer(_ORDINARY)],
-            [
-                "https://press.example/doi/pdf/10.5555/12345678",
-                "https://api.press.example/10.5555/12345678?httpAccept=text/xml",
-                "https://press.example/doi/10.5555/12345678",
-            ],
-        ),
+        Example(_WORK, [answer({"message": _RECORD})], [_PDF, _XML, _PAGE]),
+        Example(_WORK, [answer({"message": {"items": _LIST}})], [_PDF, _XML, _PAGE]),
         Example(_WORK, [answer({"message": {"DOI": "10.5555/12345678"}})], reason=Reason.NO_CANDIDATE),
-        Example(
-            _WORK,
-            [answer({"message": {"items": [{"DOI": "10.5555/OTHER"}, {**_ORDINARY["message"], "DOI": _WORK.doi}]}})],
-            [
-                "https://press.example/doi/pdf/10.5555/12345678",
-                "https://api.press.example/10.5555/12345678?httpAccept=text/xml",
-                "https://press.example/doi/10.5555/12345678",
-            ],
-        ),
         Example(_WORK, [answer({"message": {"items": []}})], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer(b"Resource not found.", 404)], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer(b"blocked", 403)], reason=Reason.HTTP_4XX),
-        Example(_WORK, [answer(b"<html>")], reason=Reason.BAD_ANSWER),
+        Example(_WORK, [answer({"status": "ok"})], reason=Reason.BAD_ANSWER),
     )
 
     def applies(self, work: Work) -> bool:
         return indexed_doi(work) is not None and work.agency != "datacite"
 
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        if not work.doi:
-            return nothing()
-        build = _Batch(context.contact_email or "")
-        # what would end an entry of the list is asked for alone
-        joins = _PLAIN.fullmatch(work.doi) is not None
-        response = yield batchable_request(work.doi, _MOST, build) if joins else build([work.doi])
-        if failed := failure(response):
-            return failed
-        message = mapping(json_of(response)).get("message")
+    def request(self, work: Work, context: ResolverContext) -> Request:
+        doi, contact = work.doi or "", context.contact_email
+        # a DOI with characters that would end an entry of the list is requested alone
+        return batchable_request(doi, _MOST, _records, contact) if _PLAIN.fullmatch(doi) else _records([doi], contact)
+
+    def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
+        message, doi = dig(data, "message"), work.doi or ""
         if not isinstance(message, dict):
-            return bad_answer("Crossref's answer has no message")
+            return None
         if "items" in message:
-            listed = map(mapping, items(message["items"]))
-            message = next((one for one in listed if names_doi(one.get("DOI"), work.doi)), {})
-        candidates = sorted(self._candidates(message), key=lambda candidate: candidate.target is not Target.PDF)
-        candidates += self._page(message, work.doi)
-        return ResolverResult(tuple(candidates)) if candidates else nothing()
+            message = next((record for record in objects(message["items"]) if names_doi(record.get("DOI"), doi)), {})
+        return self._candidates(message, doi)
 
-    def _candidates(self, message: Mapping[str, Any]) -> Iterator[Candidate]:
-        licenses = {
-            mapping(item).get("content-version"): license_name(mapping(item).get("URL"))
-            for item in reversed(items(message.get("license")))
-        }
-        for link in map(mapping, items(message.get("link"))):
-            made_for, version = link.get("content-version"), _VERSIONS.get(str(link.get("content-version")))
-            target = _target(link)
-            url = file_url(link.get("URL"), target) if target else None
-            if url and target and version and link.get("intended-application") in _USES:
-                license_ = licenses.get(made_for) or licenses.get("unspecified")
-                yield Candidate(url, self.name, self.tier, target, self.rank, version=version, license=license_)
-
-    def _page(self, message: Mapping[str, Any], doi: str) -> Iterator[Candidate]:
-        """Where doi.org would lead: Crossref holds the address that it sends visitors to."""
-        if url := page_url(mapping(mapping(message.get("resource")).get("primary")).get("URL")):
-            yield Candidate(url, self.name, Tier.DOI_REDIRECT, Target.LANDING, self.rank, instead_of=doi_url(doi))
+    def _candidates(self, message: JsonObject, doi: str) -> Candidates:
+        """The PDFs first, then other files, then the page, to which doi.org would redirect."""
+        licenses = {one.get("content-version"): one.get("URL") for one in reversed([*objects(message.get("license"))])}
+        for pdf in (True, False):
+            for link in objects(message.get("link")):
+                made_for, target = link.get("content-version"), _target(link)
+                version = _VERSIONS.get(str(made_for))
+                if target and (target is Target.PDF) is pdf and version and link.get("intended-application") in _USES:
+                    license_ = licenses.get(made_for) or licenses.get("unspecified")
+                    yield from self.file(link.get("URL"), target, license_, version=version)
+        if url := page_url(dig(message, "resource", "primary", "URL")):
+            yield self.candidate(url, Target.LANDING, tier=Tier.DOI_REDIRECT, instead_of=doi_url(doi))
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """One record, or a list of several, of which only what is needed."""
-
-    contact: str
-
-    def __call__(self, dois: Sequence[str]) -> Request:
-        contact = {"mailto": self.contact} if self.contact else {}
-        if len(dois) == 1:
-            query = f"?{urlencode(contact)}" if contact else ""
-            return api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}{query}")
-        wanted = {"filter": ",".join(f"doi:{doi}" for doi in dois), "rows": len(dois), "select": _FIELDS}
-        return api_request(f"https://api.crossref.org/works?{urlencode({**wanted, **contact})}")
+def _records(dois: Sequence[str], contact: str | None) -> Request:
+    """The request for one record, or for the needed fields of several."""
+    contact_parameter = {"mailto": contact} if contact else {}
+    if len(dois) == 1:
+        query = f"?{urlencode(contact_parameter)}" if contact else ""
+        return api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}{query}")
+    wanted = {"filter": ",".join(f"doi:{doi}" for doi in dois), "rows": len(dois), "select": _FIELDS}
+    return api_request(f"https://api.crossref.org/works?{urlencode({**wanted, **contact_parameter})}")
 
 
-def _target(link: Mapping[str, Any]) -> Target | None:
-    """What a link leads to; where the publisher did not say, only the spelling of a PDF is believed."""
+def _target(link: JsonObject) -> Target | None:
+    """What a link leads to; where the publisher does not say, only a URL that looks like a PDF counts."""
     declared = str(link.get("content-type")).lower()
     if declared == "unspecified":
         return Target.PDF if looks_like_pdf(str(link.get("URL"))) else None

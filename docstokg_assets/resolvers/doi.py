@@ -1,13 +1,10 @@
-"""DOI: the page to which a DOI leads, as a landing page. Asks nobody; redirects are followed when it is fetched."""
+"""DOI: the page to which a DOI leads, as a landing page. Sends no request; redirects are followed when it is fetched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docstokg_assets.domain.plans import Candidate, Target, Tier
-from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.registry import Example, Resolver, register
-from docstokg_assets.resolvers.routes import doi_url
+from docstokg_assets.resolvers import Candidate, Example, Resolver, Target, Tier, Work, doi_url, register
 
 
 @register("doi")
@@ -29,4 +26,4 @@ class DoiResolver(Resolver):
         return work.doi is not None and not work.doi.lower().startswith("10.48550/arxiv.")
 
     def candidates(self, work: Work) -> Sequence[Candidate]:
-        return (Candidate(doi_url(work.doi or ""), self.name, self.tier, Target.LANDING, self.rank),)
+        return (self.candidate(doi_url(work.doi or ""), Target.LANDING),)

@@ -1,15 +1,26 @@
-"""Landing pages: those of a work's open locations, and the addresses that the user gave. `landing/` reads them."""
+"""Landing pages: those of a work's open locations, and the URLs that the user gave. `landing/` reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pydantic import Field
 
-from docstokg_assets.domain.plans import Candidate, Target, Tier
-from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.resolvers.registry import Example, Resolver, ResolverSettings, register
-from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
+from docstokg_assets.resolvers import (
+    Candidate,
+    Candidates,
+    Example,
+    Location,
+    Resolver,
+    ResolverSettings,
+    Target,
+    Tier,
+    Work,
+    file_url,
+    looks_like_pdf,
+    page_url,
+    register,
+)
 
 
 class LandingSettings(ResolverSettings):
@@ -50,37 +61,27 @@ class LandingResolver(Resolver):
         Example(Work("W3", locations=(Location("javascript:alert(1)", None, True),))),
     )
 
-    def __init__(self, settings: LandingSettings, position: int | None = None) -> None:
-        super().__init__(settings, position)
-        self.max_pages = settings.max_pages
+    settings: LandingSettings
 
     def applies(self, work: Work) -> bool:
         return bool(work.urls or work.locations)
 
     def candidates(self, work: Work) -> Sequence[Candidate]:
-        return (*self._given(work), *list(self._pages(work))[: self.max_pages])
+        return (*self._given(work), *list(self._pages(work))[: self.settings.max_pages])
 
-    def _given(self, work: Work) -> Iterator[Candidate]:
-        """What the user named comes first; a file does not wait for the tier of the pages. Where a better address is known, the
-        one that was given is read after it, unless its host asks harvesters to go elsewhere."""
+    def _given(self, work: Work) -> Candidates:
+        """URLs from the user come first; a file does not wait for the tier of the pages. Where a better URL is known, the given
+        one is tried after it, unless its host asks harvesters to use another host."""
         for given in work.urls:
             file = file_url(given)
             if file and looks_like_pdf(file):
-                yield Candidate(file, self.name, Tier.DIRECT_OA, Target.PDF, rank=0)
+                yield self.candidate(file, tier=Tier.DIRECT_OA, rank=0)
             elif file:
-                yield Candidate(file, self.name, self.tier, Target.LANDING, rank=0)
+                yield self.candidate(file, Target.LANDING, rank=0)
             if (page := page_url(given)) and page != file:
-                yield Candidate(page, self.name, self.tier, Target.LANDING, rank=0)
+                yield self.candidate(page, Target.LANDING, rank=0)
 
-    def _pages(self, work: Work) -> Iterator[Candidate]:
+    def _pages(self, work: Work) -> Candidates:
         for location in work.locations:
             if location.is_oa and (url := page_url(location.landing_url)):
-                yield Candidate(
-                    url,
-                    self.name,
-                    self.tier,
-                    Target.LANDING,
-                    self.rank,
-                    version=location.version,
-                    license=location.license,
-                )
+                yield self.candidate(url, Target.LANDING, version=location.version, license=location.license)

@@ -1,36 +1,53 @@
-"""OpenAIRE: where its graph knows open instances of a product. Asked when known copies failed.
+"""OpenAIRE: open instances that its graph lists for a product. Queried when known copies failed.
 
-Without a token it answers 60 requests an hour, for which a run would wait for days, so it is off until there is one.
+Without a token it allows 60 requests an hour, for which a run would wait for days, so it is off until there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.domain.json_access import items, mapping
-from docstokg_assets.domain.plans import Candidate
-from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.answers import IndexResolver, answer, api_request, copies_at, license_name
-from docstokg_assets.resolvers.registry import Example, KeyedSettings, ResolverContext, register
-from resources.http.messages import Request
-from resources.records import Reason
+from docstokg_assets.resolvers import (
+    Candidates,
+    Example,
+    IndexResolver,
+    JsonObject,
+    KeyedSettings,
+    Reason,
+    Request,
+    ResolverContext,
+    Work,
+    answer,
+    api_request,
+    dig,
+    items,
+    objects,
+    register,
+)
 
 _VERSIONS = {"Preprint": "submittedVersion"}
 
 _WORK = Work("W1", doi="10.5555/peerj.99001")
+_PAGE = "https://repository.example.ac.uk/id/eprint/1/"
 
 
-def _product(*instances: Mapping[str, Any], doi: str = "10.5555/PeerJ.99001") -> dict[str, Any]:
-    return {
-        "header": {"numFound": 1},
-        "results": [{"pids": [{"scheme": "doi", "value": doi}], "instances": [*instances]}],
-    }
+def _product(*instances: JsonObject, doi: str = "10.5555/PeerJ.99001") -> JsonObject:
+    product = {"pids": [{"scheme": "doi", "value": doi}], "instances": [*instances]}
+    return {"header": {"numFound": 1}, "results": [product]}
 
 
-def _instance(url: str, access: str = "OPEN", license_: str | None = None) -> dict[str, Any]:
+def _instance(url: str, access: str = "OPEN", license_: str | None = None) -> JsonObject:
     return {"license": license_, "accessRight": {"label": access}, "type": "Article", "urls": [url]}
+
+
+_INSTANCES = (
+    _instance("https://doi.org/10.5555/peerj.99001", license_="CC BY"),
+    _instance(f"{_PAGE}1/paper.pdf"),
+    _instance(_PAGE),
+    _instance("https://press.example/1.pdf", "CLOSED"),
+)
 
 
 @register("openaire")
@@ -40,43 +57,23 @@ class OpenAireResolver(IndexResolver):
     needs_key = True
     Settings = KeyedSettings
     EXAMPLES = (
-        Example(
-            _WORK,
-            [
-                answer(
-                    _product(
-                        _instance("https://doi.org/10.5555/peerj.99001", license_="CC BY"),
-                        _instance("https://repository.example.ac.uk/id/eprint/1/1/paper.pdf"),
-                        _instance("https://repository.example.ac.uk/id/eprint/1/"),
-                        _instance("https://press.example/1.pdf", "CLOSED"),
-                    )
-                )
-            ],
-            [
-                "https://repository.example.ac.uk/id/eprint/1/1/paper.pdf",
-                "https://repository.example.ac.uk/id/eprint/1/",
-            ],
-        ),
-        Example(
-            _WORK, [answer(_product(_instance("https://a.example/1.pdf"), doi="10.1/x"))], reason=Reason.NO_CANDIDATE
-        ),
+        Example(_WORK, [answer(_product(*_INSTANCES))], [f"{_PAGE}1/paper.pdf", _PAGE]),
+        Example(_WORK, [answer(_product(*_INSTANCES, doi="10.1/x"))], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer({"header": {"numFound": 0}, "results": []})], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"error": "Too many requests"}, 429)], reason=Reason.RATE_LIMITED),
         Example(_WORK, [answer({"error": "Unauthorized"}, 401)], reason=Reason.HTTP_4XX),
-        Example(_WORK, [answer(b"<html>")], reason=Reason.BAD_ANSWER),
         Example(Work("W2")),
     )
 
-    def question(self, doi: str, context: ResolverContext) -> Request:
+    def search(self, doi: str, context: ResolverContext) -> Request:
         token = context.api_keys.get(self.name)
         url = f"https://api.openaire.eu/graph/v3/research-products?{urlencode({'pid': doi, 'pageSize': 5})}"
         return api_request(url, secret_headers={"Authorization": f"Bearer {token}"} if token else {})
 
-    def dois(self, record: Mapping[str, Any]) -> Iterable[Any]:
-        return [mapping(pid).get("value") for pid in items(record.get("pids"))]
+    def dois(self, record: JsonObject) -> Iterable[Any]:
+        return [pid.get("value") for pid in objects(record.get("pids"))]
 
-    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
-        for instance in map(mapping, items(record.get("instances"))):
-            if mapping(instance.get("accessRight")).get("label") == "OPEN":
-                version, license_ = _VERSIONS.get(str(instance.get("type"))), license_name(instance.get("license"))
-                yield from copies_at(self, items(instance.get("urls")), version=version, license=license_)
+    def copies(self, record: JsonObject) -> Candidates:
+        for instance in objects(record.get("instances")):
+            if dig(instance, "accessRight", "label") == "OPEN":
+                version = _VERSIONS.get(str(instance.get("type")))
+                yield from self.copies_at(items(instance.get("urls")), instance.get("license"), version=version)

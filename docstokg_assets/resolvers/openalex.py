@@ -1,16 +1,23 @@
-"""OpenAlex: the PDFs of all open locations in the record itself, not only of the best one. Asks nobody."""
+"""OpenAlex: the PDFs of all open locations in the record itself, not only of the best one. Sends no request."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docstokg_assets.domain.plans import Candidate, Tier
-from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.resolvers.registry import Example, Resolver, register
-from docstokg_assets.resolvers.routes import file_url, is_sanctioned
+from docstokg_assets.resolvers import (
+    Candidate,
+    Example,
+    Location,
+    Resolver,
+    Tier,
+    Work,
+    file_url,
+    is_sanctioned,
+    register,
+)
 
-# Added to the resolver's rank. Hosts that invite harvesters stand right behind their own resolvers, before all others.
-# Repositories answer programs; publishers often answer them with a wall.
+# Added to the resolver's rank. Hosts that invite harvesters come right after their own resolvers, before all others.
+# Repositories answer programs; publishers often answer them with a bot wall.
 _SANCTIONED, _REPOSITORY, _PUBLISHER = -9, 0, 1
 
 
@@ -18,7 +25,7 @@ _SANCTIONED, _REPOSITORY, _PUBLISHER = -9, 0, 1
 class OpenAlexResolver(Resolver):
     tier = Tier.DIRECT_OA
     default_rank = 20
-    head_precheck = False  # `pdf_url` names a file; a HEAD would tell nothing that the GET does not
+    head_precheck = False  # `pdf_url` is a file; a HEAD tells nothing that the GET does not
     EXAMPLES = (
         Example(
             Work(
@@ -48,12 +55,10 @@ class OpenAlexResolver(Resolver):
 
     def candidates(self, work: Work) -> Sequence[Candidate]:
         found = []
-        for location in work.locations:  # of equals the best one stays first
+        for location in work.locations:  # OpenAlex's best location stays first among equals
             if location.is_oa and (url := file_url(location.pdf_url)):
                 rank = self.rank + _offset(url, location)
-                found.append(
-                    Candidate(url, self.name, self.tier, rank=rank, version=location.version, license=location.license)
-                )
+                found.append(self.candidate(url, rank=rank, version=location.version, license=location.license))
         return sorted(found, key=lambda candidate: candidate.rank)
 
 

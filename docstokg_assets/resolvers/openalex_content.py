@@ -1,8 +1,8 @@
-"""OpenAlex content: the copy that OpenAlex itself keeps and sells, a cent a file. Off until it is enabled, has a key, and money.
+"""OpenAlex content: the copy that OpenAlex itself keeps and sells, a cent per file. Off until enabled, with a key and a budget.
 
-What a day may cost is a setting; what it has cost is counted in the catalog, for all runs and processes together. The money
-is taken before the request and given back when nothing was sold. The address of what was bought carries a signature, and so is
-never written down; it is remembered here for as long as it lasts, so that a work that must wait does not buy twice.
+The daily budget is a setting; the catalog counts what was spent, for all runs and processes together. The price is taken
+from the budget before the request and returned when nothing was sold. The URL of a bought file carries a signature, so it is
+never stored; it is cached here while it is valid, so that a work that must wait does not buy twice.
 """
 
 from __future__ import annotations
@@ -11,25 +11,32 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from docstokg_assets.domain.identifiers import normalize_openalex_id, normalize_url
-from docstokg_assets.domain.plans import Candidate, Tier
-from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, nothing
-from docstokg_assets.resolvers.registry import (
+from docstokg_assets.resolvers import (
+    Candidate,
     Example,
     KeyedSettings,
+    Reason,
     Resolution,
     Resolver,
     ResolverContext,
     ResolverResult,
+    ResolverSettings,
+    Spent,
+    Tier,
+    Work,
+    answer,
+    api_request,
+    bad_answer,
+    failure,
+    normalize_openalex_id,
+    normalize_url,
+    nothing,
     register,
 )
-from resources.catalog.spending import Spent
 from resources.clock import Clock, SystemClock
-from resources.records import Reason
 
 FILE_USD = 0.01
-NOT_THERE_USD = 0.0001  # asking for a file that is not there costs a credit
+NOT_FOUND_USD = 0.0001  # a request for a missing file costs a credit
 LINK_LASTS_S = 300.0
 
 
@@ -41,7 +48,7 @@ class OpenAlexContentSettings(KeyedSettings):
 
 
 class FakeBudget:
-    """Money for the examples."""
+    """A budget for the examples."""
 
     def __init__(self, full: bool) -> None:
         self._full = full
@@ -60,12 +67,12 @@ _SIGNED = "https://a1.r2.cloudflarestorage.com/openalex-pdfs/1.pdf?X-Amz-Signatu
 
 @register("openalex_content")
 class OpenAlexContentResolver(Resolver):
-    tier = Tier.LANDING_SCRAPE  # after all that is free, but before the archive
+    tier = Tier.LANDING_SCRAPE  # after all that is free, before the archive
     default_rank = 90
     api_host = "content.openalex.org"
     needs_key = True
     robots = False
-    head_precheck = False  # the signed address is made for one GET
+    head_precheck = False  # the signed URL is made for one GET
     Settings = OpenAlexContentSettings
     EXAMPLES = (
         Example(_WORK, [answer(b"", 302, {"location": _SIGNED})], [_SIGNED], _PAYING),
@@ -73,47 +80,48 @@ class OpenAlexContentResolver(Resolver):
         Example(_WORK, [answer({"error": "Invalid or missing API key"}, 401)], (), _PAYING, Reason.HTTP_4XX),
         Example(_WORK, [answer(b"%PDF-1.7")], (), _PAYING, Reason.BAD_ANSWER),
         Example(_WORK, (), (), replace(_PAYING, budget=FakeBudget(full=False)), Reason.BUDGET_SPENT),
-        Example(_WORK, reason=Reason.NO_CANDIDATE),  # no key: nobody is asked
-        Example(Work("W2")),  # OpenAlex says that it has no copy
+        Example(_WORK, reason=Reason.NO_CANDIDATE),  # without a key no request is sent
+        Example(Work("W2")),  # OpenAlex has no copy
     )
 
-    def __init__(self, settings: OpenAlexContentSettings, position: int | None = None) -> None:
+    settings: OpenAlexContentSettings
+
+    def __init__(self, settings: ResolverSettings, position: int | None = None) -> None:
         super().__init__(settings, position)
-        self.budget = settings.budget_usd_per_day
         self.clock: Clock = SystemClock()
-        self._bought: dict[str, tuple[float, Candidate]] = {}  # work -> until when its link lasts, and the link
+        self._bought: dict[str, tuple[float, Candidate]] = {}  # work -> when its link expires, and the link
 
     def applies(self, work: Work) -> bool:
         return work.has_content and normalize_openalex_id(work.work_id) is not None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        key, budget = context.api_keys.get(self.name), context.budget
+        key, budget, per_day = context.api_keys.get(self.name), context.budget, self.settings.budget_usd_per_day
         if not key or budget is None:
             return nothing("OpenAlex content needs a key: set DOCSTOKG_CONTENT_API_KEY_OPENALEX_CONTENT")
-        lasts, link = self._bought.get(work.work_id, (0.0, None))
-        if link is not None and lasts > self.clock.monotonic():
+        expires, link = self._bought.get(work.work_id, (0.0, None))
+        if link is not None and expires > self.clock.monotonic():
             return ResolverResult((link,))
-        spent = budget.spend(self.name, FILE_USD, self.budget)
+        spent = budget.spend(self.name, FILE_USD, per_day)
         if not spent.taken:
-            note = f"today's {self.budget:g} USD for OpenAlex content are spent (budget_usd_per_day)"
+            note = f"today's {per_day:g} USD for OpenAlex content are spent (budget_usd_per_day)"
             return ResolverResult((), Reason.BUDGET_SPENT, note, spent.next_day_begins)
-        request = api_request(f"https://content.openalex.org/works/{work.work_id}.pdf")
+        # the redirect leads to a signed URL on another host, which must not receive the key
+        once = {"secret_params": {"api_key": key}, "follow_redirects": False, "cache": False}
         try:
-            # the redirect leads to a signed address on another host, which the key must not follow
-            response = yield replace(request, secret_params={"api_key": key}, follow_redirects=False, cache=False)
-        except BaseException:  # also when the work is given back before its request could leave
+            response = yield api_request(f"https://content.openalex.org/works/{work.work_id}.pdf", **once)
+        except BaseException:  # also when the work is released before its request was sent
             budget.give_back(self.name, FILE_USD, spent.day)
             raise
         url = normalize_url(response.headers.get("location"))
         if 300 <= response.status < 400 and url:
-            return ResolverResult((self._remembered(work, Candidate(url, self.name, self.tier, rank=self.rank)),))
-        budget.give_back(self.name, FILE_USD - (NOT_THERE_USD if response.status == 404 else 0.0), spent.day)
-        return failure(response) or bad_answer("OpenAlex content did not say where the file is")
+            return ResolverResult((self._remember(work, self.candidate(url)),))
+        budget.give_back(self.name, FILE_USD - (NOT_FOUND_USD if response.status == 404 else 0.0), spent.day)
+        return failure(response) or bad_answer("OpenAlex content did not redirect to a file")
 
-    def _remembered(self, work: Work, link: Candidate) -> Candidate:
+    def _remember(self, work: Work, link: Candidate) -> Candidate:
         now = self.clock.monotonic()
-        for name, (until, _) in list(self._bought.items()):
-            if until <= now:
-                self._bought.pop(name, None)
+        for work_id, (expires, _) in list(self._bought.items()):
+            if expires <= now:
+                self._bought.pop(work_id, None)
         self._bought[work.work_id] = (now + LINK_LASTS_S, link)
         return link

@@ -1,42 +1,51 @@
-"""PubMed Central: files of its open-access subset from the cloud bucket, one of the ways that PMC leaves to programs.
+"""PubMed Central: files of its open-access subset from the cloud bucket, one of the routes that PMC offers to programs.
 
-A known PMCID is tried as it stands; which versions there are, and under which licence, is asked when that failed, and the
-PMCID itself where only a PMID is known (many works in one request). The article pages, which answer only people, are never asked.
+With a PMCID, the usual file name is tried first; the bucket is queried for versions and licences when that failed. With a
+PMID or DOI only, the id converter is queried for the PMCID (many works in one request). Article pages answer only people and
+are never requested.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from docstokg_assets.domain.identifiers import normalize_pmcid
-from docstokg_assets.domain.json_access import items, mapping
-from docstokg_assets.domain.plans import Candidate, Target, Tier
-from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.answers import (
+from docstokg_assets.resolvers import (
+    ApiResolver,
+    Candidate,
+    Candidates,
+    Example,
+    JsonObject,
+    Reason,
+    Request,
+    Resolution,
+    ResolverContext,
+    Response,
+    Target,
+    Tier,
+    Work,
     answer,
     api_request,
     bad_answer,
     batchable_request,
+    dig,
     failure,
     json_of,
-    license_name,
-    named,
-    nothing,
+    mapping,
+    normalize_pmcid,
+    objects,
+    register,
+    result_of,
 )
-from docstokg_assets.resolvers.registry import Example, Resolution, Resolver, ResolverContext, ResolverResult, register
-from resources.http.messages import Request
-from resources.records import Reason
 
 _BUCKET = "pmc-oa-opendata.s3.amazonaws.com"
 _CONVERTER = "pmc.ncbi.nlm.nih.gov"
 _MOST = {"pmid": 200, "doi": 100}  # DOIs are long, and so would be the URL
 _MOST_VERSIONS = 3
 _VERSION = re.compile(rb"<Prefix>PMC[0-9]+\.([0-9]{1,3})/</Prefix>")
-_FILES = (("pdf_url", Target.PDF), ("xml_url", Target.XML))
 _STORED = re.compile(r"s3://pmc-oa-opendata/([^\s?#]+)(?:[?#].*)?")
 
 _KNOWN, _BY_PMID = Work("W1", pmid="41990001", pmcid="PMC9900001"), Work("W2", pmid="41990001")
@@ -50,86 +59,54 @@ _LISTED = answer(
     b"</ListBucketResult>"
 )
 _EMPTY = answer(b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>')
+_STORED_AS = "s3://pmc-oa-opendata/PMC9900001.1/PMC9900001.1"
 _MANUSCRIPT = answer(
-    {
-        "is_manuscript": True,
-        "license_code": "TDM",
-        "pdf_url": "s3://pmc-oa-opendata/PMC9900001.2/PMC9900001.2.pdf?md5=0",
-    }
+    {"is_manuscript": True, "license_code": "TDM", "pdf_url": _STORED_AS.replace("1.1", "1.2") + ".pdf?md5=0"}
 )
 _ARTICLE = answer(
     {
         "is_manuscript": False,
         "license_code": "CC BY",
-        "pdf_url": "s3://pmc-oa-opendata/PMC9900001.1/PMC9900001.1.pdf?md5=0123",
-        "xml_url": "s3://pmc-oa-opendata/PMC9900001.1/PMC9900001.1.xml?md5=1123",
+        "pdf_url": f"{_STORED_AS}.pdf?md5=0123",
+        "xml_url": f"{_STORED_AS}.xml?md5=1123",
     }
 )
+_UNKNOWN = {"requested-id": "10.5555/closed.2", "status": "error", "errmsg": "Identifier not found in PMC"}
+_MISSING = answer(b"<Error/>", 404)
 
 
 @register("pmc")
-class PmcResolver(Resolver):
-    tier = Tier.DIRECT_OA
+class PmcResolver(ApiResolver):
     default_rank = 15
     api_host = _BUCKET
     other_hosts = (_CONVERTER,)
-    head_precheck = False
     EXAMPLES = (
         Example(
             _KNOWN,
             [_LISTED, _MANUSCRIPT, _ARTICLE],
-            [
-                _GUESS,
-                f"https://{_BUCKET}/PMC9900001.1/PMC9900001.1.pdf",
-                f"https://{_BUCKET}/PMC9900001.1/PMC9900001.1.xml",
-            ],
+            [_GUESS, _GUESS, _GUESS.replace(".pdf", ".xml")],
         ),
-        Example(
-            _KNOWN,
-            [_LISTED, _MANUSCRIPT, answer(b"<Error/>", 404)],
-            [_GUESS, f"https://{_BUCKET}/PMC9900001.2/PMC9900001.2.pdf"],
-        ),
+        Example(_KNOWN, [_LISTED, _MANUSCRIPT, _MISSING], [_GUESS, _GUESS.replace("1.1", "1.2")]),
         Example(_KNOWN, [_EMPTY], [_GUESS], reason=Reason.NO_CANDIDATE),
-        Example(
-            _KNOWN, [_LISTED, answer(b"<Error/>", 404), answer(b"<Error/>", 404)], [_GUESS], reason=Reason.NO_CANDIDATE
-        ),
+        Example(_KNOWN, [_LISTED, _MISSING, _MISSING], [_GUESS], reason=Reason.NO_CANDIDATE),
         Example(_KNOWN, [answer(b"<Error><Code>SlowDown</Code></Error>", 503)], [_GUESS], reason=Reason.HTTP_5XX),
         Example(_KNOWN, [answer(b"<html>")], [_GUESS], reason=Reason.BAD_ANSWER),
-        Example(
-            _BY_PMID,
-            [_CONVERTED],
-            [_GUESS, _GUESS.replace(".pdf", ".xml")],
-        ),
+        Example(_BY_PMID, [_CONVERTED], [_GUESS, _GUESS.replace(".pdf", ".xml")]),
         Example(
             Work("W3", doi="10.5555/closed.2"),
-            [
-                answer(
-                    {
-                        "status": "ok",
-                        "records": [
-                            {
-                                "doi": "10.5555/closed.2",
-                                "requested-id": "10.5555/closed.2",
-                                "status": "error",
-                                "errmsg": "Identifier not found in PMC",
-                            }
-                        ],
-                    }
-                )
-            ],
+            [answer({"status": "ok", "records": [_UNKNOWN]})],
             reason=Reason.NO_CANDIDATE,
         ),
-        Example(_BY_PMID, [answer({"error": "API rate limit exceeded"}, 429)], reason=Reason.RATE_LIMITED),
         Example(_BY_PMID, [answer({"status": "error", "errors": []}, 400)], reason=Reason.HTTP_4XX),
         Example(_BY_PMID, [answer(b"<html>")], reason=Reason.BAD_ANSWER),
         Example(Work("W4", doi="10.5555/1", oa_status="closed")),
     )
 
     def applies(self, work: Work) -> bool:
-        return bool(work.pmcid) or _item(work) is not None
+        return bool(work.pmcid) or _known_id(work) is not None
 
     def ask_tier(self, work: Work) -> Tier:
-        """What to ask for is known with the PMCID; other versions of it are the last thing to look for."""
+        """With a PMCID the usual file is tried first; other versions of it are looked up late."""
         return Tier.LANDING_SCRAPE if work.pmcid else self.tier
 
     def candidates(self, work: Work) -> Sequence[Candidate]:
@@ -142,74 +119,64 @@ class PmcResolver(Resolver):
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         if work.pmcid:
             return (yield from self._versions(work.pmcid))
-        kind, value = _item(work) or ("doi", "")
-        response = yield batchable_request(value, _MOST[kind], _Conversion(kind, context.contact_email or ""))
-        if failed := failure(response):
-            return failed
-        records = mapping(json_of(response)).get("records")
-        if not isinstance(records, list):
-            return bad_answer("the id converter's answer has no records")
-        pmcid = _pmcid_of(records, value)
-        return ResolverResult(tuple(self._usual(pmcid))) if pmcid else nothing("not in PMC")
+        return (yield from super().resolve(work, context))
 
-    def _usual(self, pmcid: str) -> Iterator[Candidate]:
-        """The names that the files of nearly all articles have."""
-        for rank, (ending, target) in enumerate((("pdf", Target.PDF), ("xml", Target.XML)), self.rank):
-            url = f"https://{_BUCKET}/{pmcid}.1/{pmcid}.1.{ending}"
-            yield Candidate(url, self.name, self.tier, target, rank)
+    def request(self, work: Work, context: ResolverContext) -> Request:
+        kind, value = _known_id(work) or ("doi", "")
+        return batchable_request(value, _MOST[kind], _convert, kind, context.contact_email or "")
+
+    def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
+        """The files of the PMCID in an answer of the id converter."""
+        if not isinstance(records := dig(data, "records"), list):
+            return None
+        value = (_known_id(work) or ("", ""))[1].lower()
+        own = (record for record in objects(records) if str(record.get("requested-id")).lower() == value)
+        pmcid = normalize_pmcid(next(own, {}).get("pmcid"))
+        return self._usual(pmcid) if pmcid else iter(())
+
+    def _usual(self, pmcid: str) -> Candidates:
+        """The file names that nearly all articles have."""
+        for rank, target in enumerate((Target.PDF, Target.XML), self.rank):
+            yield self.candidate(f"https://{_BUCKET}/{pmcid}.1/{pmcid}.1.{target}", target, rank=rank)
 
     def _versions(self, pmcid: str) -> Resolution:
         response = yield api_request(f"https://{_BUCKET}/?list-type=2&prefix={pmcid}.&delimiter=/")
         if failed := failure(response):
             return failed
         if b"<ListBucketResult" not in response.body:
-            return bad_answer("the bucket's answer is no list")
-        found: list[Mapping[str, Any]] = []
+            return bad_answer("the bucket did not answer with a list")
+        found: list[JsonObject] = []
         for version in sorted(map(int, _VERSION.findall(response.body)), reverse=True)[:_MOST_VERSIONS]:
             response = yield api_request(f"https://{_BUCKET}/metadata/{pmcid}.{version}.json")
             record = mapping(json_of(response)) if response.ok else {}
             found.append(record)
             if record.get("is_manuscript") is False:
-                break  # the newest version that is the publisher's
+                break  # the publisher's newest version
         found.sort(key=lambda record: record.get("is_manuscript") is not False)
-        return named(self._candidates(found), "not in the open-access subset")
+        return result_of(self._candidates(found), "not in the open-access subset")
 
-    def _candidates(self, records: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
+    def _candidates(self, records: Sequence[JsonObject]) -> Candidates:
         """The files of the best version that has any."""
         for record in records:
             version = "acceptedVersion" if record.get("is_manuscript") else "publishedVersion"
-            license_ = license_name(record.get("license_code"))
-            files = [(_STORED.fullmatch(str(record.get(name))), target) for name, target in _FILES]
-            for rank, (stored, target) in enumerate(files, self.rank):
-                if stored:
-                    url = f"https://{_BUCKET}/{stored[1]}"
-                    yield Candidate(url, self.name, self.tier, target, rank, version=version, license=license_)
-            if any(stored for stored, _ in files):
+            stored = [_STORED.fullmatch(str(record.get(f"{target}_url"))) for target in (Target.PDF, Target.XML)]
+            for rank, (file, target) in enumerate(zip(stored, (Target.PDF, Target.XML), strict=True), self.rank):
+                if file:
+                    url = f"https://{_BUCKET}/{file[1]}"
+                    yield from self.file(url, target, record.get("license_code"), version=version, rank=rank)
+            if any(stored):
                 return
 
 
-@dataclass(frozen=True, slots=True)
-class _Conversion:
-    """One request to the id converter, which takes many ids, but of one kind."""
-
-    kind: str
-    contact: str
-
-    def __call__(self, ids: Sequence[str]) -> Request:
-        asked = {"ids": ",".join(ids), "idtype": self.kind, "format": "json", "tool": "DocsToKG", "email": self.contact}
-        return api_request(f"https://{_CONVERTER}/tools/idconv/api/v1/articles/?{urlencode(asked)}")
+def _convert(ids: Sequence[str], kind: str, contact: str) -> Request:
+    """The request to the id converter, which takes many ids of one kind."""
+    query = {"ids": ",".join(ids), "idtype": kind, "format": "json", "tool": "DocsToKG", "email": contact}
+    return api_request(f"https://{_CONVERTER}/tools/idconv/api/v1/articles/?{urlencode(query)}")
 
 
-def _item(work: Work) -> tuple[str, str] | None:
-    """What the converter can be asked with. A DOI only where nobody said that the work is not in PubMed; no comma, for it ends an
-    id."""
+def _known_id(work: Work) -> tuple[str, str] | None:
+    """Kind and value of an id that the converter takes. A DOI only when the work may be in PubMed, and without a comma, which
+    would end it."""
     if work.pmid:
         return "pmid", work.pmid
     return ("doi", work.doi) if work.doi and "," not in work.doi and work.oa_status is None else None
-
-
-def _pmcid_of(records: Sequence[Any], asked: str) -> str | None:
-    for record in map(mapping, items(records)):
-        if str(record.get("requested-id")).lower() == asked.lower():
-            return normalize_pmcid(record.get("pmcid"))
-    return None

@@ -1,24 +1,24 @@
-"""The registry of resolvers and the contract that each of them fulfils. One file a resolver; no other file changes.
+"""The registry of resolvers and their interface. A resolver is one class in one file; no other file changes.
 
-A resolver computes: it names candidates that follow from the work alone (`candidates`), and, when it must ask an API,
-it is a generator that yields Requests and receives Responses (`resolve`). It opens no connection, waits for and retries
-nothing; the pipeline and its driver do. That makes it testable by feeding it answers: each class carries `EXAMPLES`.
+A resolver does no I/O: it derives candidates from the work (`candidates`), and, when it must query an API, it is a
+generator that yields Requests and receives Responses (`resolve`). The engine sends, waits and retries. So a resolver is
+tested by feeding it answers: each class carries `EXAMPLES`.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import Field, SecretStr
 
-import docstokg_assets.resolvers as package
-from docstokg_assets.domain.plans import Candidate, Tier
+from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.works import Work
 from resources.catalog.spending import Spent
 from resources.http.messages import Request, Response
@@ -30,7 +30,7 @@ from resources.settings import Section, SettingsError
 
 
 class ResolverRateLimit(Section):
-    """A limit of the resolver's own, besides those of the hosts it asks."""
+    """A limit for the resolver as a whole, in addition to those of the hosts that it queries."""
 
     capacity: int = Field(1, ge=1, description="requests that may go out at once after a pause, at most")
     refill_per_sec: float = Field(1.0, gt=0, description="requests a second in the long run")
@@ -38,7 +38,7 @@ class ResolverRateLimit(Section):
 
 
 class ResolverSettings(Section):
-    """What every resolver can be told; a resolver with more to set extends it in its own file."""
+    """Settings that every resolver has; a resolver with further settings extends this class in its own file."""
 
     enabled: bool = Field(True, description="whether it is asked at all")
     priority: int | None = Field(
@@ -53,13 +53,13 @@ class ResolverSettings(Section):
 
 
 class KeyedSettings(ResolverSettings):
-    """For a provider with keys. The key reaches the resolver as `context.api_keys[name]`."""
+    """Settings of a provider with API keys. The resolver receives its key as `context.api_keys[name]`."""
 
     api_key: SecretStr | None = Field(None, description="also read from DOCSTOKG_CONTENT_API_KEY_ and its name")
 
 
 class Budget(Protocol):
-    """What a paid route may spend, counted for all runs and processes together; amounts in US dollars."""
+    """What a paid resolver may spend, counted for all runs and processes together; amounts in US dollars."""
 
     def spend(self, name: str, amount: float, per_day: float) -> Spent: ...
 
@@ -68,32 +68,33 @@ class Budget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResolverContext:
-    """What a resolver may know of its surroundings."""
+    """What the run tells a resolver."""
 
     contact_email: str | None = None
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    dead_urls: tuple[str, ...] = ()  # files of this work that could not be had, the most promising first
-    guarded_urls: tuple[str, ...] = ()  # those of them that are there, but not for us
+    dead_urls: tuple[str, ...] = ()  # files of this work that could not be downloaded, the most promising first
+    guarded_urls: tuple[str, ...] = ()  # those of them that exist but were refused to us
     budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResolverResult:
-    """What was learnt. An empty result with `reason` NO_CANDIDATE is an ordinary answer, not an error."""
+    """What a query found. An empty result with `reason` NO_CANDIDATE is an ordinary answer, not an error."""
 
     candidates: tuple[Candidate, ...] = ()
     reason: Reason = Reason.OK
     note: str = ""
-    until: float | None = None  # epoch seconds: when asking again may help,
-    host: str | None = None  # and whom
+    until: float | None = None  # epoch seconds: when querying again may help,
+    host: str | None = None  # and which host
 
 
 Resolution = Generator[Request, Response, ResolverResult]
+Candidates = Iterator[Candidate]
 
 
 @dataclass(frozen=True)
 class Example:
-    """A case that the test suite picks up by itself: the work, the answers fed in order, and the URLs expected back."""
+    """A test case that the test suite collects: the work, the answers fed in order, and the expected URLs or reason."""
 
     work: Work
     answers: Sequence[Response] = ()
@@ -103,43 +104,46 @@ class Example:
 
 
 class Resolver:
-    """Base of all resolvers. Class attributes are the provider's defaults, the settings override them."""
+    """Base class of all resolvers. Class attributes are the provider's defaults; the settings override them."""
 
     name: ClassVar[str]
     tier: ClassVar[Tier]
-    default_rank: ClassVar[int] = 50
-    api_host: ClassVar[str | None] = None  # set: deferred, `resolve` must be driven
-    other_hosts: ClassVar[tuple[str, ...]] = ()  # which `resolve` asks besides
+    asked_in: ClassVar[Tier | None] = None  # a later tier, for a resolver that is queried only when others have failed
+    default_rank: ClassVar[int] = 50  # the place in the default order, inside the tier in which it is queried
+    api_host: ClassVar[str | None] = None  # set: `resolve` is called
+    other_hosts: ClassVar[tuple[str, ...]] = ()  # further hosts that `resolve` queries
     needs_key: ClassVar[bool] = False  # off until its settings have an `api_key`
-    aliases: ClassVar[tuple[str, ...]] = ()  # other names by which the configuration may call it
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names for it in the configuration
     robots: ClassVar[bool] = True
     head_precheck: ClassVar[bool] = True
     Settings: ClassVar[type[ResolverSettings]] = ResolverSettings
     EXAMPLES: ClassVar[Sequence[Example]] = ()
+
+    settings: ResolverSettings
 
     def __init__(self, settings: ResolverSettings, position: int | None = None) -> None:
         self.settings, self._position = settings, position
 
     @classmethod
     def from_config(cls, settings: ResolverSettings, position: int | None = None) -> Resolver:
-        """`position` is the place in the configured order, from 0."""
+        """The resolver for these settings; `position` is its index in the configured order."""
         return cls(settings, position)
 
     @property
     def rank(self) -> int:
-        """Its place inside the tier: the configured priority, else by the configured order, ten apart."""
+        """The place inside the tier: the configured priority, else by the configured order, in steps of ten."""
         if self.settings.priority is not None:
             return self.settings.priority
         return self.default_rank if self._position is None else 10 * (self._position + 1)
 
     @property
     def own_rate(self) -> Rate | None:
-        """The limit of its own that the settings give it."""
+        """The rate limit for this resolver alone, if the settings have one."""
         own = self.settings.rate_limit
         return None if own is None else Rate(own.refill_per_sec, max(own.capacity, own.burst))
 
     def timeouts(self, http: HttpSettings) -> tuple[float, float]:
-        """Connect and read, in seconds."""
+        """Connect and read timeouts in seconds."""
         connect = self.settings.timeout_connect_s or http.timeout or http.timeout_connect_s
         return connect, self.settings.timeout_read_s or http.timeout or http.timeout_read_s
 
@@ -151,24 +155,28 @@ class Resolver:
     def prechecks(self) -> bool:
         return self.head_precheck if self.settings.head_precheck is None else self.settings.head_precheck
 
+    def candidate(self, url: str, target: Target = Target.PDF, **fields: Any) -> Candidate:
+        """A candidate of this resolver, in its tier and at its rank unless `fields` say otherwise."""
+        return Candidate(**{"tier": self.tier, "rank": self.rank, **fields}, url=url, resolver=self.name, target=target)
+
     def applies(self, work: Work) -> bool:
-        """Whether this resolver can say anything about the work at all."""
+        """Whether this resolver can find anything for the work."""
         raise NotImplementedError
 
     def ask_tier(self, work: Work) -> Tier:
-        """The tier in which it is asked: a later one than its own when it hardly knows more than is known already."""
-        return self.tier
+        """The tier in which it is queried: later than its own when it rarely knows more than is known already."""
+        return self.asked_in or self.tier
 
     def candidates(self, work: Work) -> Sequence[Candidate]:
-        """What follows from the work alone, without asking anybody."""
+        """Candidates that follow from the work alone, without a request."""
         return ()
 
     def refuses(self, candidate: Candidate, response: Response) -> tuple[Reason, str] | None:
-        """Why an answer with a file is not the file that was meant, where only the resolver can tell."""
+        """Why a downloaded file is not the one that the candidate meant, where only the resolver can tell."""
         return None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        """Ask. Only called when `api_host` is set."""
+        """Query the provider. Only called when `api_host` is set."""
         raise NotImplementedError
         yield  # makes this a generator, as every override is
 
@@ -179,7 +187,7 @@ ENTRY_POINTS = "docstokg.resolvers"
 
 
 def register(name: str) -> Callable[[type[R]], type[R]]:
-    """Class decorator: makes a resolver known under `name`."""
+    """Class decorator: register a resolver under `name`."""
 
     def decorate(cls: type[R]) -> type[R]:
         cls.name = name
@@ -190,29 +198,28 @@ def register(name: str) -> Callable[[type[R]], type[R]]:
 
 
 def load_resolvers() -> Mapping[str, type[Resolver]]:
-    """All that there are: those of this package, and those that installed distributions bring. SettingsError when one of
-    the latter cannot be used."""
+    """All resolvers: those of this package and those of installed distributions. Raises SettingsError when one of the latter
+    cannot be used."""
     _find_resolvers()
     return REGISTRY
 
 
 def clear_resolver_caches() -> None:
-    """Have the next `load_resolvers` look again, for what was installed meanwhile. The configuration's models were made when the
-    process began and do not learn of it."""
+    """Make the next `load_resolvers` search again, for distributions installed meanwhile. The configuration models were
+    built when the process started and do not change."""
     _find_resolvers.cache_clear()
 
 
 @cache
 def _find_resolvers() -> None:
-    """Import every module of the package, so that each registers itself; then whatever the entry points name."""
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name != "registry":
-            importlib.import_module(f"{package.__name__}.{module.name}")
+    """Import every module of the package, so that each resolver registers itself; then load the entry points."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"{__package__}.{module.name}")
     for point in entry_points(group=ENTRY_POINTS):
-        _register_from_outside(point)
+        _register_entry_point(point)
 
 
-def _register_from_outside(point: EntryPoint) -> None:
+def _register_entry_point(point: EntryPoint) -> None:
     where = f"resolver {point.name} of {point.dist.name if point.dist else 'an unknown distribution'} ({point.value})"
     remedy = "repair it, or uninstall it"
     known = REGISTRY.get(point.name)
@@ -221,16 +228,26 @@ def _register_from_outside(point: EntryPoint) -> None:
     except Exception as error:
         raise SettingsError([f"{where} cannot be loaded: {type(error).__name__}: {error}; {remedy}"]) from error
     if not (isinstance(found, type) and issubclass(found, Resolver)):
-        raise SettingsError([f"{where} is no Resolver class; {remedy}"])
+        raise SettingsError([f"{where} is not a Resolver class; {remedy}"])
     if known is not None and known is not found:
         REGISTRY[point.name] = known
         raise SettingsError([f"{where}: there is a resolver of that name already ({known.__module__}); {remedy}"])
     register(point.name)(found)
 
 
+def default_order(registry: Mapping[str, type[Resolver]]) -> tuple[str, ...]:
+    """The order where none is configured: by the tier in which a resolver is queried, then by its `default_rank`."""
+
+    def place(name: str) -> tuple[int, int, str]:
+        resolver = registry[name]
+        return (resolver.asked_in or resolver.tier).order, resolver.default_rank, name
+
+    return tuple(sorted(registry, key=place))
+
+
 def build_resolvers(order: Sequence[str], settings: Mapping[str, Any]) -> tuple[Resolver, ...]:
-    """The enabled resolvers in configured order, without those whose key is missing. `settings[name]` is that resolver's settings
-    model."""
+    """The enabled resolvers in configured order, without those whose key is missing. `settings[name]` is that resolver's
+    settings model."""
     known = load_resolvers()
     return tuple(
         known[name].from_config(settings[name], position)
@@ -249,7 +266,7 @@ def lacks_key(resolver: type[Resolver], settings: ResolverSettings) -> bool:
 
 
 def key_variables(registry: Mapping[str, type[Resolver]]) -> dict[str, str]:
-    """Environment variable -> key in the configuration, for all whose settings have an `api_key`."""
+    """Environment variable -> configuration key, for all resolvers whose settings have an `api_key`."""
     return {
         f"{SECRET_PREFIX}{called.upper()}": f"resolvers.{name}.api_key"
         for name, resolver in registry.items()

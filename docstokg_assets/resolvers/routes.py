@@ -1,8 +1,7 @@
-"""Which way to take to a copy that several providers name: one small table of rewrites, shared by all resolvers.
+"""URL rewrites shared by all resolvers: from the URL that a provider names to the one to request.
 
-The same paper of arXiv is named in many spellings; sanctioned harvest hosts come before reading rooms; addresses that
-are known to answer only people are left out, because another resolver has the sanctioned way. Robots and pace are not
-decided here.
+Different spellings of an arXiv URL become one; hosts for harvesters are preferred to sites for readers; URLs that answer
+only people are dropped, because another resolver has the sanctioned route. Robots and rates are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from resources.http.canonical import host_of
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`pattern` must match the whole URL; `to` is the template of the better one, or None when there is none. It leads to a PDF,
-    unless `any_file`."""
+    """A rewrite: `pattern` must match the whole URL; `to` is the template of the better URL, or None when there is none. It
+    leads to a PDF, unless `any_file`."""
 
     pattern: re.Pattern[str]
     to: str | None
     why: str
-    example: tuple[str, str | None]  # what a provider names, and what is asked for instead
+    example: tuple[str, str | None]  # the URL that a provider names, and the one that is requested
     any_file: bool = False
 
 
@@ -35,8 +34,8 @@ def _route(pattern: str, to: str | None, why: str, named: str, asked: str | None
 _ARXIV_ID = r"([0-9]{4}\.[0-9]{4,5}(?:v[0-9]+)?|[a-z-]+(?:\.[a-z]{2})?/[0-9]{7}(?:v[0-9]+)?)"
 _DOI = r"(10\.[0-9]{4,9}/[^?#]+?)"
 _TAIL = r"/?(?:[?#].*)?"
-_READER = "the reader shows the file in a frame; this is the file"
-_PAGE = "the page about the article, on a platform whose files stand beside it"
+_READER = "the reader shows the file in a frame; this is the file itself"
+_PAGE = "the page of the article, on a platform whose file URLs follow from it"
 
 FILE_ROUTES = (
     _route(
@@ -196,7 +195,7 @@ FILE_ROUTES = (
         "https://osf.io/download/abcd5_v2/",
     ),
 )
-# Pages on hosts that another resolver covers by its sanctioned way.
+# Hosts of pages that another resolver covers by a sanctioned route.
 COVERED_PAGE_HOSTS = frozenset(
     {"doi.org", "dx.doi.org", "www.doi.org"}
     | {"arxiv.org", "www.arxiv.org", "export.arxiv.org"}
@@ -207,7 +206,7 @@ _PDF_PATH = re.compile(r"(?i)https?://[^?#]*(?:\.pdf/?|/e?pdf(?:ft|direct)?(?:/[
 
 
 def file_url(value: object, target: Target = Target.PDF) -> str | None:
-    """The URL to ask for a file that a provider names, or None when it is no usable URL or a known dead end."""
+    """The URL to request for a file that a provider names, or None when it is unusable or a known dead end."""
     url = normalize_url(value)
     if url is None:
         return None
@@ -218,13 +217,13 @@ def file_url(value: object, target: Target = Target.PDF) -> str | None:
 
 
 def page_url(value: object) -> str | None:
-    """The URL of a landing page that nobody else covers."""
+    """The URL of a landing page, or None when another resolver covers its host."""
     url = normalize_url(value)
     return None if url is None or host_of(url) in COVERED_PAGE_HOSTS else url
 
 
 def doi_url(doi: str) -> str:
-    """The address that leads to whatever a DOI names."""
+    """The doi.org URL of a DOI."""
     return f"https://doi.org/{quote(doi, safe='/:;()!$&*+,=@')}"
 
 

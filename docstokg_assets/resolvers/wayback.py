@@ -1,38 +1,50 @@
-"""Wayback Machine: captures of addresses that are dead today, found by asking its index (CDX). The last resort.
+"""Wayback Machine: captures of dead URLs, found in its index (CDX). The last resort.
 
-Where that is switched on and has a key, a file that is there but not for us is captured anew (Save Page Now). The capture takes
-the archive a while; it is waited for without holding anything up.
+With `save_page_now` and a key, a file that exists but is refused to us is captured anew (Save Page Now). The archive takes a
+while for that; waiting blocks no thread.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from pydantic import Field
 
-from docstokg_assets.domain.identifiers import normalize_url
-from docstokg_assets.domain.json_access import items, mapping, text
-from docstokg_assets.domain.plans import Candidate, Target, Tier
-from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.answers import answer, api_request, bad_answer, failure, json_of, nothing
-from docstokg_assets.resolvers.registry import (
+from docstokg_assets.resolvers import (
+    Candidate,
+    Candidates,
     Example,
+    JsonObject,
     KeyedSettings,
+    Reason,
     Resolution,
     Resolver,
     ResolverContext,
     ResolverResult,
+    Response,
+    Target,
+    Tier,
+    Work,
+    answer,
+    api_request,
+    bad_answer,
+    failure,
+    items,
+    json_of,
+    looks_like_pdf,
+    mapping,
+    normalize_url,
+    nothing,
     register,
+    result_of,
+    text,
 )
-from docstokg_assets.resolvers.routes import looks_like_pdf
-from resources.http.messages import Request, Response
-from resources.records import Reason
 
 _FIELDS = ("timestamp", "original", "mimetype", "statuscode", "digest")
-_REVISIT = "warc/revisit"  # the archive came again and found the same bytes, which it kept the first time
+_REVISIT = "warc/revisit"  # captured again with the same bytes, which are stored with the first capture
 _UNTYPED = frozenset({"application/octet-stream", "binary/octet-stream", "unk", "application/x-download", _REVISIT})
 _PAGES = frozenset({"text/html", "application/xhtml+xml"})
 _REPLAY = re.compile(r"https?://web\.archive\.org/web/([0-9]{1,14})id_/.*")
@@ -56,7 +68,7 @@ class WaybackSettings(KeyedSettings):
 class WaybackResolver(Resolver):
     tier = Tier.WAYBACK
     api_host = "web.archive.org"
-    robots = False  # the archive serves captures to programs on this route; its robots.txt speaks to search engines
+    robots = False  # the archive offers this route to programs; its robots.txt is written for search engines
     head_precheck = False
     Settings = WaybackSettings
     EXAMPLES = (
@@ -77,7 +89,7 @@ class WaybackResolver(Resolver):
             ["https://web.archive.org/web/20260401120000id_/https://peerj.com/articles/1.pdf"],
             _DEAD,
         ),
-        Example(  # only revisits are listed: any of them replays the bytes
+        Example(  # only revisits are listed: each of them replays the bytes
             Work("W6"),
             [
                 answer(
@@ -90,19 +102,17 @@ class WaybackResolver(Resolver):
         Example(Work("W2"), [answer([])], (), _DEAD, Reason.NO_CANDIDATE),
         Example(Work("W3"), [answer(b"<h1>Too Many Requests</h1>", 429)], (), _DEAD, Reason.RATE_LIMITED),
         Example(Work("W4"), [answer(b"<h1>maintenance</h1>")], (), _DEAD, Reason.BAD_ANSWER),
-        Example(Work("W5"), reason=Reason.NO_CANDIDATE),  # nothing is dead: nobody is asked
+        Example(Work("W5"), reason=Reason.NO_CANDIDATE),  # no dead URL, no request
     )
 
-    def __init__(self, settings: WaybackSettings, position: int | None = None) -> None:
-        super().__init__(settings, position)
-        self.max_urls, self.save_page_now = settings.max_urls, settings.save_page_now
+    settings: WaybackSettings
 
     def applies(self, work: Work) -> bool:
         return True
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         found: list[Candidate] = []
-        for dead in context.dead_urls[: self.max_urls]:
+        for dead in context.dead_urls[: self.settings.max_urls]:
             response = yield api_request(_index_url(dead))
             failed = failure(response)
             rows = json_of(response)
@@ -112,19 +122,19 @@ class WaybackResolver(Resolver):
                 return ResolverResult(tuple(found), failed.reason, failed.note)
             found.extend(self._candidates(rows))
         key = context.api_keys.get(self.name)
-        if not found and self.save_page_now and key and context.guarded_urls:
+        if not found and self.settings.save_page_now and key and context.guarded_urls:
             return (yield from self._save(context.guarded_urls[0], key))
-        return ResolverResult(tuple(found)) if found else nothing()
+        return result_of(found)
 
     def refuses(self, candidate: Candidate, response: Response) -> tuple[Reason, str] | None:
-        """A replay may lead on to a capture of another time, of which the index said nothing."""
+        """A replay may redirect to a capture of another time, which the index did not list."""
         wanted, got = _REPLAY.fullmatch(candidate.url), _REPLAY.fullmatch(response.url)
         if wanted is None or (got is not None and got[1] == wanted[1]):
             return None
         return Reason.WRONG_CAPTURE, f"asked for the capture of {wanted[1]}, got {response.url}"
 
-    def _save(self, url: str, key: str) -> Generator[Request, Response, ResolverResult]:
-        """Errors come with status 200. Asked again for the same address, the archive names the same job."""
+    def _save(self, url: str, key: str) -> Resolution:
+        """Have the archive capture a URL. Errors come with status 200; a repeated request returns the same job."""
         secret = {"Authorization": f"LOW {key}"}
         form = urlencode({"url": url, "capture_all": "0", "skip_first_archive": "1"}).encode()
         response = yield api_request(
@@ -138,35 +148,34 @@ class WaybackResolver(Resolver):
         )
         if failed := failure(response):
             return failed
-        told = mapping(json_of(response))
-        job = text(told.get("job_id"), 80)
+        state = mapping(json_of(response))
+        job = text(state.get("job_id"), 80)
         if job is None or not _JOB.fullmatch(job):
-            return _not_saved(told)
+            return _not_saved(state)
         status = f"https://web.archive.org/save/status/{job}"
         for _ in range(_MOST_POLLS):
             response = yield api_request(status, cache=False, pause_s=_POLL_S, secret_headers=secret)
             if failed := failure(response):
                 return failed
-            told = mapping(json_of(response))
-            if told.get("status") != "pending":
+            state = mapping(json_of(response))
+            if state.get("status") != "pending":
                 break
-        replay = normalize_url(f"https://web.archive.org/web/{told.get('timestamp')}id_/{told.get('original_url')}")
-        if told.get("status") != "success" or replay is None or not _REPLAY.fullmatch(replay):
-            return _not_saved(told)
-        return ResolverResult((Candidate(replay, self.name, self.tier, rank=self.rank),))
+        replay = normalize_url(f"https://web.archive.org/web/{state.get('timestamp')}id_/{state.get('original_url')}")
+        if state.get("status") != "success" or replay is None or not _REPLAY.fullmatch(replay):
+            return _not_saved(state)
+        return ResolverResult((self.candidate(replay),))
 
-    def _candidates(self, rows: Sequence[Any]) -> Iterator[Candidate]:
+    def _candidates(self, rows: Sequence[Any]) -> Candidates:
         """PDF captures first, then the newest; the same bytes once."""
-        # rows are in order of time: the newest stays, but one that says what it is rather than a revisit
+        # rows are in order of time: the newest is kept, but a typed capture rather than a revisit
         ordered = sorted(_captures(rows), key=lambda row: row["mimetype"] != _REVISIT)
         captures = {row["digest"]: row for row in ordered}
         typed = [(target, row) for row in captures.values() if (target := _target(row))]
-        typed.sort(key=lambda pair: pair[1]["timestamp"], reverse=True)
-        typed.sort(key=lambda pair: pair[0] is not Target.PDF)
+        typed.sort(key=lambda pair: (pair[0] is Target.PDF, pair[1]["timestamp"]), reverse=True)
         for target, row in typed:
-            # `id_` asks for the bytes as they were captured, without the archive's banner and rewritten links
+            # `id_` requests the bytes as they were captured, without the archive's banner and rewritten links
             if url := normalize_url(f"https://web.archive.org/web/{row['timestamp']}id_/{row['original']}"):
-                yield Candidate(url, self.name, self.tier, target, self.rank, captured_from=row["original"])
+                yield self.candidate(url, target, captured_from=row["original"])
 
 
 def _index_url(dead: str) -> str:
@@ -182,7 +191,7 @@ def _index_url(dead: str) -> str:
 
 
 def _captures(rows: Sequence[Any]) -> Iterator[Mapping[str, str]]:
-    """The usable rows. The first is the heading, and a resume key may follow the last."""
+    """The usable rows. The first is the header, and a resume key may follow the last."""
     for row in rows[1:]:
         values = items(row)
         if len(values) == len(_FIELDS) and all(isinstance(value, str) for value in values):
@@ -192,16 +201,16 @@ def _captures(rows: Sequence[Any]) -> Iterator[Mapping[str, str]]:
                 yield capture
 
 
-def _not_saved(told: Mapping[str, Any]) -> ResolverResult:
-    """What Save Page Now says when there is no capture: it failed, or is still under way."""
-    said = text(told.get("message")) or text(told.get("status_ext"), 80) or "no answer that could be read"
-    if told.get("status") == "pending":
+def _not_saved(state: JsonObject) -> ResolverResult:
+    """The result when Save Page Now has no capture: it failed, or is not finished."""
+    message = text(state.get("message")) or text(state.get("status_ext"), 80) or "unreadable answer"
+    if state.get("status") == "pending":
         return ResolverResult(reason=Reason.BACKOFF, note="the archive is still capturing the file")
-    return nothing(f"Save Page Now: {said}") if told.get("status") == "error" else bad_answer(f"Save Page Now: {said}")
+    return (nothing if state.get("status") == "error" else bad_answer)(f"Save Page Now: {message}")
 
 
 def _target(capture: Mapping[str, str]) -> Target | None:
-    """A page in place of a PDF is what a wall looked like; a page in place of a page may name the PDF."""
+    """What a capture is good for: a page captured where a PDF was expected is a wall; any other page may link to the PDF."""
     kind, pdf_wanted = capture["mimetype"].lower(), looks_like_pdf(capture["original"])
     if kind == "application/pdf" or (kind in _UNTYPED and pdf_wanted):
         return Target.PDF

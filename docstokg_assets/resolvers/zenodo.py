@@ -1,21 +1,25 @@
-"""Zenodo: the files of a record, by asking its API for the record that the work's DOI or one of its pages names.
+"""Zenodo: the files of the record that the work's DOI or one of its pages names, from the API.
 
-Zenodo is not searched for other people's DOIs: that costs a request for every work and finds hardly any.
+Zenodo is not searched for DOIs of others: that costs a request for every work and finds hardly any.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
 
-from docstokg_assets.domain.json_access import items, mapping
-from docstokg_assets.domain.plans import Candidate
-from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.resolvers.answers import DepositResolver, answer, license_name
-from docstokg_assets.resolvers.registry import Example, register
-from docstokg_assets.resolvers.routes import file_url
-from resources.records import Reason
+from docstokg_assets.resolvers import (
+    Candidates,
+    DepositResolver,
+    Example,
+    JsonObject,
+    Location,
+    Reason,
+    Work,
+    answer,
+    dig,
+    objects,
+    register,
+)
 
 _VERSIONS = {"preprint": "submittedVersion", "article": "publishedVersion"}
 
@@ -33,14 +37,15 @@ _ORDINARY = {
         {"key": "paper.pdf", "links": {"self": f"{_FILES}/paper.pdf/content"}},
     ],
 }
+_RESTRICTED = {**_ORDINARY, "metadata": {"access_right": "restricted"}}
 
 
 @register("zenodo")
 class ZenodoResolver(DepositResolver):
     default_rank = 22
     api_host = "zenodo.org"
-    doi = re.compile(r"(?i)10\.5281/zenodo\.([0-9]+)")
-    page = re.compile(r"(?i)https?://(?:www\.)?zenodo\.org/(?:api/)?records?/([0-9]+).*")
+    doi_pattern = re.compile(r"(?i)10\.5281/zenodo\.([0-9]+)")
+    page_pattern = re.compile(r"(?i)https?://(?:www\.)?zenodo\.org/(?:api/)?records?/([0-9]+).*")
     record_url = "https://zenodo.org/api/records/{}"
     needed = "metadata"
     EXAMPLES = (
@@ -50,24 +55,17 @@ class ZenodoResolver(DepositResolver):
             [answer(_ORDINARY)],
             [f"{_FILES}/paper.pdf/content"],
         ),
-        Example(
-            _WORK,
-            [answer({"metadata": {"access_right": "restricted"}, "files": _ORDINARY["files"]})],
-            reason=Reason.NO_CANDIDATE,
-        ),
+        Example(_WORK, [answer(_RESTRICTED)], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer({"status": 410, "message": "Record deleted"}, 410)], reason=Reason.NO_CANDIDATE),
         Example(_WORK, [answer({"status": 429, "message": "30 per 1 minute"}, 429)], reason=Reason.RATE_LIMITED),
-        Example(_WORK, [answer(b"<html>maintenance</html>")], reason=Reason.BAD_ANSWER),
         Example(Work("W3", doi="10.5555/1")),
     )
 
-    def copies(self, record: Mapping[str, Any]) -> Iterator[Candidate]:
-        about = mapping(record.get("metadata"))
-        if about.get("access_right") != "open":
+    def copies(self, record: JsonObject) -> Candidates:
+        if dig(record, "metadata", "access_right") != "open":
             return
-        license_ = license_name(mapping(about.get("license")).get("id"))
-        version = _VERSIONS.get(str(mapping(about.get("resource_type")).get("subtype")))
-        for file in map(mapping, items(record.get("files"))):
-            url = file_url(mapping(file.get("links")).get("self"))
-            if url and str(file.get("key")).lower().endswith(".pdf"):
-                yield Candidate(url, self.name, self.tier, rank=self.rank, version=version, license=license_)
+        license_ = dig(record, "metadata", "license", "id")
+        version = _VERSIONS.get(str(dig(record, "metadata", "resource_type", "subtype")))
+        for file in objects(record.get("files")):
+            if str(file.get("key")).lower().endswith(".pdf"):
+                yield from self.file(dig(file, "links", "self"), license_=license_, version=version)

@@ -22,7 +22,7 @@ from typing import Any
 from ulid import ULID
 
 from docstokg_assets.config import ContentDownloadConfig, config_hash, require_contact
-from docstokg_assets.domain.pdf_match import PdfValidator, Verdict, judged
+from docstokg_assets.domain.pdf_match import PdfValidator, Verdict, validate_pdf
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.dispatcher import Dispatcher, PassResult, PassSettings
 from docstokg_assets.engine.download import FOLDERS, DownloadLimits
@@ -383,7 +383,7 @@ class DownloadRun:
         """How this run judges a file; without `reject` the evidence is kept as flags, and the file as well."""
 
         def judge(work: Work, url: str, path: Path) -> Verdict:
-            verdict = judged(work, url, self._pdfs.inspect(path))
+            verdict = validate_pdf(work, url, self._pdfs.inspect(path))
             return verdict if reject else Verdict(verdict.flags, verdict.evidence)
 
         return judge

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.domain.pdf_match import Flag, Verdict, judged
+from docstokg_assets.domain.pdf_match import Flag, Verdict, validate_pdf
 from docstokg_assets.domain.works import Work
 from docstokg_assets.lake.views import query_lake
 from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
@@ -26,7 +26,7 @@ OTHER = f"A catalogue of lighthouses on the northern coast\nby Nobody\ndoi:10.55
 
 
 def verdict(text: str, work: Work = WORK, url: str = URL, pages: int = 9, **metadata: str) -> Verdict:
-    return judged(work, url, PdfFacts(pages=pages, text=text, metadata=metadata))
+    return validate_pdf(work, url, PdfFacts(pages=pages, text=text, metadata=metadata))
 
 
 @pytest.mark.requirement("DL-11")
@@ -166,11 +166,11 @@ def test_abstracts_and_front_matter_are_flagged_and_articles_are_not() -> None:
 
 
 def test_what_could_not_be_read_is_told_apart() -> None:
-    assert judged(WORK, URL, PdfFacts(fault="startxref not found")) == Verdict(
+    assert validate_pdf(WORK, URL, PdfFacts(fault="startxref not found")) == Verdict(
         (Flag.UNREADABLE,), "startxref not found"
     )
-    assert judged(WORK, URL, PdfFacts(encrypted=True)).flags == (Flag.ENCRYPTED,)
-    found = judged(WORK, URL, PdfFacts(limit="memory"))
+    assert validate_pdf(WORK, URL, PdfFacts(encrypted=True)).flags == (Flag.ENCRYPTED,)
+    found = validate_pdf(WORK, URL, PdfFacts(limit="memory"))
     assert (found.flags, found.reason) == ((Flag.VALIDATOR_LIMIT,), Reason.VALIDATOR_LIMIT)
 
 

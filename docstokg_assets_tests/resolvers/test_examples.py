@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from docstokg_assets.domain.identifiers import normalize_url
-from docstokg_assets.resolvers.registry import Example, Resolver, ResolverResult, load_resolvers
-from resources.http.canonical import host_of
+from docstokg_assets.resolvers import Example, Reason, Resolver, ResolverResult, answer, host_of, load_resolvers
 from resources.http.messages import Role
-from resources.records import Reason
 
 RESOLVERS = load_resolvers()
 CASES = [
@@ -52,6 +52,30 @@ def test_a_resolver_behaves_as_its_example_says(cls: type[Resolver], example: Ex
         assert candidate.resolver == resolver.name
         assert normalize_url(candidate.url) == candidate.url
         assert candidate.tier.order >= resolver.tier.order or candidate.rank == 0
+
+
+@pytest.mark.requirement("RES-3")
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (200, b"<html>maintenance</html>", Reason.BAD_ANSWER),
+        (400, {"error": "undefined field"}, Reason.HTTP_4XX),
+        (401, {"message": "Unauthorized"}, Reason.HTTP_4XX),
+        (403, b"blocked", Reason.HTTP_4XX),
+        (404, b"Resource not found.", Reason.NO_CANDIDATE),
+        (410, {"message": "Record deleted"}, Reason.NO_CANDIDATE),
+        (429, b"error code: 1015", Reason.RATE_LIMITED),
+        (503, b"Service Unavailable", Reason.HTTP_5XX),
+        (504, b"<html>504 Gateway Time-out</html>", Reason.HTTP_5XX),
+    ],
+)
+@pytest.mark.parametrize("name", sorted(name for name, cls in RESOLVERS.items() if cls.api_host is not None))
+def test_every_api_failure_has_its_reason(name: str, status: int, body: object, reason: Reason) -> None:
+    resolver = RESOLVERS[name].from_config(RESOLVERS[name].Settings())
+    asking = [example for example in resolver.EXAMPLES if example.answers and resolver.applies(example.work)]
+    for example in asking:
+        result = ask(resolver, replace(example, answers=[answer(body, status)]))
+        assert (result.candidates, result.reason) == ((), reason)
 
 
 @pytest.mark.requirement("RES-1")

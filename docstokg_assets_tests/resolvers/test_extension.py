@@ -24,9 +24,7 @@ from resources.http.headers import headers_cache_key
 PROJECT = Path(__file__).resolve().parents[2]
 HOST = "journals.aurora-press.example"  # of the sandbox
 PLUGIN = """
-from docstokg_assets.domain.plans import Candidate, Tier
-from docstokg_assets.resolvers.registry import Example, Resolver, ResolverSettings
-from docstokg_assets.domain.works import Work
+from docstokg_assets.resolvers import Example, Resolver, ResolverSettings, Tier, Work
 from pydantic import Field
 
 
@@ -46,7 +44,7 @@ class Attic(Resolver):
 
     def candidates(self, work):
         url = f"https://HOST/attic/{self.settings.shelf}/{work.work_id}.pdf"
-        return [Candidate(url, self.name, self.tier, rank=self.rank)]
+        return [self.candidate(url)]
 """.replace("HOST", HOST)
 
 
@@ -71,7 +69,7 @@ def content(environment: dict[str, str], *arguments: str) -> subprocess.Complete
 def test_a_resolver_of_another_distribution_is_configured_planned_and_used(tmp_path: Path) -> None:
     environment = install(tmp_path / "site")
     shown = json.loads(content(environment, "print-config", "--format", "json").stdout)
-    assert "attic" in shown["resolvers"]["order"]
+    assert shown["resolvers"]["order"][:2] == ["attic", "arxiv"]  # by the rank in its own file
     assert shown["resolvers"]["attic"]["shelf"] == "top"
     explained = json.loads(content(environment, "explain", "--json").stdout)
     assert any(row["name"] == "attic" and row["state"]["value"] == "enabled" for row in explained["resolvers"])
@@ -105,7 +103,8 @@ def test_the_resolver_of_the_guide_works_and_its_examples_are_run_by_the_suite(t
     suite = PROJECT / "docstokg_assets_tests" / "resolvers" / "test_examples.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(suite), "-k", "attic"]
     ended = subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=120)
-    assert "4 passed" in ended.stdout, ended.stdout  # three examples, and that there are such of plenty and of nothing
+    # three examples, that there are some with and without URLs, and nine kinds of failure
+    assert "13 passed" in ended.stdout, ended.stdout
 
 
 @pytest.mark.requirement("RES-7")
@@ -129,7 +128,7 @@ def test_what_is_installed_later_is_seen_after_the_caches_were_cleared(
     ("source", "target", "name", "problem"),
     [
         ("import no_such_module", "attic:Attic", "attic", "cannot be loaded: ModuleNotFoundError"),
-        ("Attic = 3", "attic:Attic", "attic", "is no Resolver class"),
+        ("Attic = 3", "attic:Attic", "attic", "is not a Resolver class"),
         (PLUGIN, "attic:Attic", "crossref", "there is a resolver of that name already"),
     ],
 )
