@@ -161,7 +161,7 @@ def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("docstokg_assets.cli.config_commands.load_for_cli", interrupted)
+    monkeypatch.setattr("docstokg_assets.cli.options.load_for_cli", interrupted)
     assert content(monkeypatch, "print-config") == 130
 
 
@@ -189,7 +189,7 @@ def test_a_program_error_is_not_mistaken_for_a_wrong_configuration(monkeypatch: 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("docstokg_assets.cli.config_commands.load_for_cli", broken)
+    monkeypatch.setattr("docstokg_assets.cli.options.load_for_cli", broken)
     monkeypatch.setattr(sys, "argv", ["content", "print-config"])
     with pytest.raises(ZeroDivisionError):
         program.main()
