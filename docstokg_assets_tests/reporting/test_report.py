@@ -18,7 +18,6 @@ from docstokg_assets.lake.views import query_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
 from docstokg_assets.reporting.metrics import Scope
 from docstokg_assets.reporting.reasons import FLAG_TEXT, REASON_TEXT, STATUS_TEXT, reasons_page
-from docstokg_assets.reporting.rendering import bar, format_bytes
 from docstokg_assets.reporting.report import (
     QUERIES,
     Report,
@@ -132,10 +131,6 @@ def test_a_run_that_goes_on_says_how_all_its_works_stand(data_root: Path, folder
     assert "All" not in headline(build_report(folder, data_root, Scope(), catalog, NOW))
 
 
-def test_a_bar_shows_everything_that_is_not_nothing() -> None:
-    assert [bar(share).count("█") for share in (None, 0.0, 0.004, 0.5, 1.0)] == [0, 0, 1, 5, 10]
-
-
 def test_the_json_report_holds_the_same_numbers(report: Report) -> None:
     document = json.loads(to_json(report))
     assert document["indicators"] == report.slis.values()
@@ -165,11 +160,6 @@ def test_a_report_before_the_first_finished_work_is_no_error(data_root: Path, ca
 def test_every_query_of_the_report_answers(report: Report, history_root: Path, sql: str) -> None:
     answer = query_lake(LakeFolder(history_root / "lake"), sql, limit=100)
     assert answer.columns and answer.rows
-
-
-@pytest.mark.parametrize(("count", "text"), [(999, "999 B"), (1_234_567, "1.2 MB"), (5e15, "5000.0 TB")])
-def test_sizes_are_readable(count: float, text: str) -> None:
-    assert format_bytes(count) == text
 
 
 # -- the commands ------------------------------------------------------------------------------------------------------
