@@ -5,9 +5,8 @@ The figures are prepared queries to the reader that answers `query`, and so the 
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,14 +23,6 @@ STATS_TIMEOUT_S = 600.0
 STATS_ROWS = 100_000
 
 app = typer.Typer(no_args_is_help=True, help="Read the catalog: figures, and read-only SQL.")
-
-
-class Grouping(StrEnum):
-    TIER = "tier"
-    HOST = "host"
-    RESOLVER = "resolver"
-    REASON = "reason"
-    YEAR = "year"
 
 
 _FULL_TEXT = "sum(CASE WHEN classification = 'success' AND reason <> 'html-only' THEN 1 ELSE 0 END)"
@@ -73,11 +64,11 @@ FROM attempts WHERE {column} IS NOT NULL GROUP BY {column} ORDER BY requests DES
 
 _STATS = {
     None: _OVERVIEW,
-    Grouping.YEAR: _count_outcomes("year", "year DESC"),
-    Grouping.REASON: _count_outcomes("reason", "works DESC, reason"),
-    Grouping.TIER: _count_attempts("tier"),
-    Grouping.RESOLVER: _count_attempts("resolver"),
-    Grouping.HOST: _count_attempts("host"),
+    "year": _count_outcomes("year", "year DESC"),
+    "reason": _count_outcomes("reason", "works DESC, reason"),
+    "tier": _count_attempts("tier"),
+    "resolver": _count_attempts("resolver"),
+    "host": _count_attempts("host"),
 }
 
 
@@ -85,7 +76,10 @@ _STATS = {
 @with_settings("out")
 def stats(
     load: Load,
-    group_by: Annotated[Grouping | None, typer.Option(help="One row for each; default: totals.")] = None,
+    group_by: Annotated[
+        Literal["tier", "host", "resolver", "reason", "year"] | None,
+        typer.Option(help="One row for each; default: totals."),
+    ] = None,
     format: TableFormatOption = "table",
 ) -> None:
     """Count works, files, requests and bytes. Year and reason count outcomes; tier, resolver and host count requests."""

@@ -98,8 +98,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 
 def _option(setting: _Setting) -> Any:
-    shown = typer.Option(setting.flag, help=setting.help, metavar=setting.metavar, show_default=False)
-    return Annotated[setting.kind, shown]
+    option = typer.Option(setting.flag, help=setting.help, metavar=setting.metavar, show_default=False)
+    return Annotated[setting.kind, option]
 
 
 def overrides_from(**given: Any) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -73,14 +73,14 @@ class Display:
     """Shows a list of states until it is closed."""
 
     def __init__(self, console: Console, states: Sequence[State]) -> None:
-        self._console, self.states = console, states
+        self.console, self.states = console, states
         self._started = time.monotonic()
         self._last_line = self._started
         self._live = (
             Live(console=console, get_renderable=self._table, refresh_per_second=4) if console.is_terminal else None
         )
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
         return self
@@ -101,14 +101,14 @@ class Display:
             return
         self._last_line = now
         for state in self.states:
-            print_message(self._console, f"[{now - self._started:5.1f} s] {state.line()}")
+            print_message(self.console, f"[{now - self._started:5.1f} s] {state.line()}")
 
     def _table(self) -> Group:
         table = Table.grid(padding=(0, 2, 0, 0))
         for justify in ("left", "left", "right", "right", "left", "right"):
             table.add_column(no_wrap=True, justify=justify)
-        narrow, below = self._console.width < _NARROW, []
-        width = min(_BAR_WIDTH, self._console.width // 5)
+        narrow, below = self.console.width < _NARROW, []
+        width = min(_BAR_WIDTH, self.console.width // 5)
         for state in self.states:
             bar = ProgressBar(total=state.total, completed=state.finished, width=width)
             where = " · ".join(filter(None, state.hosts_involved)) or (state.phase if state.total else "")
@@ -121,24 +121,14 @@ class Display:
         return Group(table, *below, Text(f"{time.monotonic() - self._started:.0f} s", style="dim"))
 
 
-class RunDisplay:
+class RunDisplay(Display):
     """The display of one run in this process."""
 
     def __init__(self, console: Console, *, dry_run: bool = False) -> None:
-        self.console = console
         self._state = State("", phase="listing works …", saved=None if dry_run else 0)
+        super().__init__(console, [self._state])
         self._pass_phase = "looking for copies" if dry_run else "downloading"
-        self._display = Display(console, [self._state])
         self._pass_began = 0.0
-
-    def __enter__(self) -> RunDisplay:
-        self._display.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._display.__exit__(kind, error, trace)
 
     def listed(self, count: int, announced: int) -> None:
         """`announced`: the number of works that the source states, 0 where it states none."""
@@ -147,7 +137,7 @@ class RunDisplay:
     def set_phase(self, phase: str) -> None:
         """The phase before the pass."""
         self._state.phase = phase
-        self._display.show()
+        self.show()
 
     def start_pass(self, due: int) -> None:
         self._state.total, self._state.phase = due, self._pass_phase
@@ -160,7 +150,7 @@ class RunDisplay:
         state.works_per_s = progress.finished / max(0.001, time.monotonic() - self._pass_began)
         state.waiting = waiting_text(progress.waiting)
         state.hosts = hosts_text(progress.active_hosts)
-        self._display.show()
+        self.show()
 
     def end_pass(self, phase: str) -> None:
         self._state.phase, self._state.waiting, self._state.hosts = phase, "", ""
