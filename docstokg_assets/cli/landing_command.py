@@ -1,12 +1,11 @@
-"""`content landing`: what the rules find on one landing page, and why. For those who write rules.
+"""`content landing`: what the landing-page rules find on one page, and why. For authors of rules.
 
-Reads the page from a file, or lets the polite client fetch it; what it shows is found by `docstokg_assets.landing`. Exit codes:
-0 something was found; 3 nothing was; 2 the page could not be had.
+Reads the page from a file, or fetches it with the polite client; `docstokg_assets.landing` evaluates it. Exit codes: 0 found a
+link; 3 found none; 2 the page could not be fetched.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -14,52 +13,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from docstokg_assets.cli.ending import DONE, SOMETHING_LEFT, fail
-from docstokg_assets.cli.options import ConfigOption, NoRobotsOption, load_for_cli, overrides_from
-from docstokg_assets.cli.running import exit_with_message, working_root
+from docstokg_assets.cli.exits import DONE, INCOMPLETE, fail
+from docstokg_assets.cli.options import JsonOption, Load, with_settings
+from docstokg_assets.cli.run_session import disk_errors, load_with_contact, working_root
+from docstokg_assets.reporting.rendering import json_text, rich_table
 
 if TYPE_CHECKING:
     from resources.http.messages import Request, Response
 
 app = typer.Typer()
 
-_MAX_PAGE = 20_000_000  # bytes; what is longer is read up to here
+_MAX_PAGE = 20_000_000  # bytes; a longer page is read up to here
 
 
 @app.command("landing")
+@with_settings("no_robots")
 def landing(
-    url: Annotated[str, typer.Option("--url", help="Address of the page; links on it are relative to this.")],
+    load: Load,
+    url: Annotated[str, typer.Option("--url", help="URL of the page; relative links are resolved against it.")],
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="PAGE.html", help="The page, saved; nothing is fetched then.")
+        Path | None, typer.Option("--file", metavar="PAGE.html", help="Saved page; then nothing is fetched.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    config: ConfigOption = None,
-    no_robots: NoRobotsOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show what the landing-page rules find on a page: the links, the rule behind each, and what was turned down.
+    """Show what the landing-page rules find on a page: the links, the rule behind each, and the rejected links.
 
-    Exit codes: 0 something was found; 3 nothing was; 2 the page could not be had.
+    Exit codes: 0 found a link; 3 found none; 2 the page could not be fetched.
     """
     from docstokg_assets.domain.identifiers import normalize_url
 
     address = normalize_url(url)
     if address is None:
-        fail(f"--url {url!r} is no web address. Give one that begins with http:// or https://.")
-    response = _read(file, address) if file is not None else _fetch(address, config, no_robots)
+        fail(f"--url {url!r} is not a web address. Give one that begins with http:// or https://.")
+    response = _read(file, address) if file is not None else _fetch(address, load)
     answer = describe(response)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+        typer.echo(json_text(answer))
     else:
         _print(response.url, answer)
-    raise typer.Exit(
-        DONE if any(answer[key] for key in ("pdf_url", "xml_url", "html_url", "next_url")) else SOMETHING_LEFT
-    )
+    found = any(answer[key] for key in ("pdf_url", "xml_url", "html_url", "next_url"))
+    raise typer.Exit(DONE if found else INCOMPLETE)
 
 
 def describe(response: Response) -> dict[str, Any]:
-    """What an answer holds for those who look for the full text, as plain data."""
+    """The full-text links in a response, as plain data."""
     from docstokg_assets.landing.extract import ITSELF, Found, Link, extract
     from docstokg_assets.landing.walls import LOOKED_AT, recognise_wall
 
@@ -90,12 +87,11 @@ def _read(file: Path, url: str) -> Response:
         with file.open("rb") as page:
             body = page.read(_MAX_PAGE)
     except OSError as error:
-        fail(f"--file {file}: {error.strerror}. Give a page that was saved as HTML.")
+        fail(f"--file {file}: {error.strerror}. Give a saved HTML page.")
     return Response(200, url, {}, body)
 
 
-def _fetch(url: str, config: Path | None, no_robots: bool) -> Response:
-    from docstokg_assets.config import require_contact
+def _fetch(url: str, load: Load) -> Response:
     from docstokg_assets.runs.run import DownloadRun, open_services
     from resources.http.errors import HttpError
     from resources.http.messages import Request, Role
@@ -103,43 +99,37 @@ def _fetch(url: str, config: Path | None, no_robots: bool) -> Response:
     def page() -> Generator[Request, Response, Response]:
         return (yield Request(url, Role.LANDING, max_bytes=_MAX_PAGE, beginning_only=True))
 
-    loaded = load_for_cli(config, os.environ, overrides_from(no_robots=no_robots)).value
-    require_contact(loaded)
+    config = load_with_contact(load)
     try:
         with (
-            exit_with_message(loaded),
-            working_root(loaded, dry_run=True) as (effective, limits),
+            disk_errors(config),
+            working_root(config, dry_run=True) as (effective, limits),
             open_services(effective, limits) as services,
             DownloadRun(services, kind="landing", dry_run=True) as run,
         ):
             return run.driver().ask(page())
     except HttpError as error:
-        fail(f"{url} could not be had ({error.reason}): {error}. Save the page and give it with --file.")
+        fail(f"{url} could not be fetched ({error.reason}): {error}. Save the page and give it with --file.")
 
 
 def _print(url: str, answer: dict[str, Any]) -> None:
     from rich import box
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
-    console.print(f"[bold]{escape(url)}[/]")
+    console.print(Text(url, style="bold"))
     if answer["wall"]:
-        console.print(f"[red]A wall: {answer['wall']}[/] (docs/reasons.md says what helps)")
-    table = Table(box=box.SIMPLE, show_header=bool(answer["candidates"]))
-    for column in ("", "link", "found by"):
-        table.add_column(column, overflow="fold")
+        console.print(f"[red]Wall: {answer['wall']}[/] (see docs/reasons.md)")
+    rows: list[tuple[str | Text, ...]] = []
     for kind in ("pdf", "xml", "html", "next"):
-        several = [one for one in answer["candidates"] if one["kind"] == kind]
-        for number, one in enumerate(several):
-            style = "bold green" if number == 0 else "dim"
-            table.add_row(kind if number == 0 else "", f"[{style}]{escape(one['url'])}[/]", one["rule"])
-        if not several:
-            table.add_row(kind, "[dim]none[/]", "")
-    console.print(table)
+        links = [one for one in answer["candidates"] if one["kind"] == kind]
+        for number, one in enumerate(links):
+            style = "dim" if number else "bold green"
+            rows.append(("" if number else kind, Text(one["url"], style=style), one["rule"]))
+        if not links:
+            rows.append((kind, Text("none", style="dim"), ""))
+    console.print(rich_table(("", "link", "found by"), rows, box=box.SIMPLE))
     if answer["rejected"]:
-        turned_down = Table("turned down", "because", "looked at by", box=box.SIMPLE)
-        for one in answer["rejected"]:
-            turned_down.add_row(escape(one["url"]), one["why"], one["rule"])
-        console.print(turned_down)
+        rejected = [(one["url"], one["why"], one["rule"]) for one in answer["rejected"]]
+        console.print(rich_table(("rejected", "because", "rule"), rejected, box=box.SIMPLE))

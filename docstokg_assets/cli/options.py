@@ -1,10 +1,13 @@
-"""Options that several commands share, how each becomes an override, and how a command gets its configuration."""
+"""Options that several commands share, declared once, and how a command gets its configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
 
@@ -13,44 +16,90 @@ if TYPE_CHECKING:
     from resources.settings import Loaded
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Configuration file (YAML); $DTKG_CONFIG when not given.")
+    Path | None, typer.Option("--config", "-c", help="Configuration file (YAML); default: $DTKG_CONFIG.")
 ]
-PolicyOption = Annotated[
-    str | None, typer.Option("--policy", help="A preset for a field: biomedicine or computer_science.")
+RunOption = Annotated[str | None, typer.Option(help="Folder or id of a run; default: all runs.")]
+YearOption = Annotated[int | None, typer.Option(min=0, help="Only works of this publication year; 0: unknown.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TableFormatOption = Annotated[
+    Literal["table", "json"], typer.Option("--format", help="Output format; a table shows the first rows only.")
 ]
-MaxWorksOption = Annotated[int | None, typer.Option("--max-works", metavar="N", help="Most works to take of a query.")]
-WorkersOption = Annotated[int | None, typer.Option("--workers", help="Threads that move bytes.")]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Data root: the folder that holds it all.")]
-ResolverOrderOption = Annotated[
-    str | None, typer.Option("--resolver-order", help="Resolvers in order, separated by commas: unpaywall,crossref.")
-]
-NoRobotsOption = Annotated[bool, typer.Option("--no-robots", help="Do not obey robots.txt (for debugging only).")]
-ChunkSizeOption = Annotated[int | None, typer.Option("--chunk-size", help="Bytes read at once.")]
-AcceptOption = Annotated[str | None, typer.Option("--accept", help="Accept header of landing and artifact requests.")]
-ShownAs = Annotated[
-    Literal["table", "json"], typer.Option("--format", help="How to show it; a table has its first rows only.")
-]
-HeadPrecheckOption = Annotated[
-    bool | None, typer.Option("--head-precheck/--no-head-precheck", help="Ask HEAD before GET.", show_default=False)
+DeadlineOption = Annotated[
+    float | None,
+    typer.Option("--deadline", min=1, metavar="SECONDS", help="Stop after this time; the rest stays in the queue."),
 ]
 
-ConcurrentResolversOption = Annotated[
-    int | None, typer.Option("--concurrent-resolvers", help="Resolvers of one tier that are asked side by side.")
-]
 
-# keyword of `overrides_from` → (flag, key)
-_FLAGS = {
-    "policy": ("--policy", "policy"),
-    "max_works": ("--max-works", "openalex.max_works"),
-    "workers": ("--workers", "workers"),
-    "out": ("--out", "data_root"),
-    "resolver_order": ("--resolver-order", "resolvers.order"),
-    "no_robots": ("--no-robots", "robots.enabled"),
-    "chunk_size": ("--chunk-size", "download.chunk_size_bytes"),
-    "accept": ("--accept", "http.accept"),
-    "head_precheck": ("--head-precheck", "download.head_precheck"),
-    "concurrent_resolvers": ("--concurrent-resolvers", "download.max_concurrent_resolvers"),
+class _Setting(NamedTuple):
+    key: str
+    kind: Any
+    flag: str
+    help: str
+    metavar: str | None = None
+
+
+# name of the parameter → the configuration key that its option sets
+_SETTINGS = {
+    "out": _Setting("data_root", Path | None, "--out", "Data folder (files, catalog, reports)."),
+    "max_works": _Setting("openalex.max_works", int | None, "--max-works", "Maximum number of works.", "N"),
+    "workers": _Setting("workers", int | None, "--workers", "Number of download threads."),
+    "policy": _Setting("policy", str | None, "--policy", "Preset for a field: biomedicine or computer_science."),
+    "resolver_order": _Setting(
+        "resolvers.order", str | None, "--resolver-order", "Resolvers in order, comma-separated: unpaywall,crossref."
+    ),
+    "no_robots": _Setting("robots.enabled", bool, "--no-robots", "Ignore robots.txt (for debugging only)."),
+    "chunk_size": _Setting("download.chunk_size_bytes", int | None, "--chunk-size", "Bytes per read."),
+    "accept": _Setting("http.accept", str | None, "--accept", "Accept header of landing and artifact requests."),
+    "head_precheck": _Setting(
+        "download.head_precheck", bool | None, "--head-precheck/--no-head-precheck", "Send HEAD before GET."
+    ),
+    "concurrent_resolvers": _Setting(
+        "download.max_concurrent_resolvers",
+        int | None,
+        "--concurrent-resolvers",
+        "Resolvers of one tier that are queried at once.",
+    ),
 }
+SETTING_NAMES = tuple(_SETTINGS)
+
+
+class Load:
+    """Loads the configuration of a command from the file, the environment and the options in `given`."""
+
+    def __init__(self, config: Path | None, given: Mapping[str, Any]) -> None:
+        self.config, self.given = config, given
+
+    def __call__(self, **overrides: Any) -> Loaded[ContentDownloadConfig]:
+        """`overrides` replace options by name."""
+        return load_for_cli(self.config, os.environ, overrides_from(**{**self.given, **overrides}))
+
+
+def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command `--config` and the options of these settings; its first parameter is then the `Load` that applies them."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            load = Load(given.pop("config"), {name: given.pop(name) for name in names})
+            command(load, **given)
+
+        hints = get_type_hints(command, include_extras=True)
+        own = list(inspect.signature(command).parameters.values())[1:]
+        added = {name: _option(_SETTINGS[name]) for name in names} | {"config": ConfigOption}
+        parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
+        for name, kind in added.items():
+            default = False if name == "no_robots" else None
+            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def _option(setting: _Setting) -> Any:
+    option = typer.Option(setting.flag, help=setting.help, metavar=setting.metavar, show_default=False)
+    return Annotated[setting.kind, option]
 
 
 def overrides_from(**given: Any) -> Mapping[str, Any]:
@@ -59,15 +108,15 @@ def overrides_from(**given: Any) -> Mapping[str, Any]:
 
     overrides: dict[str, Override] = {}
     for name, value in given.items():
-        flag, key = _FLAGS[name]
+        key, flag = _SETTINGS[name].key, _SETTINGS[name].flag
         if value is None or (name == "no_robots" and not value):
             continue
         if name == "no_robots":
             value = False
         elif name == "resolver_order":
             value = [part.strip() for part in value.split(",") if part.strip()]
-        elif name == "head_precheck" and not value:
-            flag = "--no-head-precheck"
+        elif name == "head_precheck":
+            flag = flag.split("/")[0 if value else 1]
         overrides[key] = Override(value, f"command line {flag}")
     return overrides
 

@@ -1,15 +1,13 @@
-"""`content pull` (also `content run`): works from a query, ids or URLs, downloaded into a data root, without Dagster.
+"""`content pull` (also `content run`): download works from a query, ids or URLs into a data folder, without Dagster.
 
-Reads what the person gave, watches over the run, and says how it ended. The work itself is `orchestrator`'s. Exit codes: 0 done;
-2 nothing could start; 3 done, but something was set aside or is left for later; 4 the disk is full; 130 interrupted.
+Reads the options, lists the works, and hands them to a `RunSession`. Exit codes: 0 done; 2 not started; 3 done, but lines were
+skipped or works are left; 4 the disk is full; 130 interrupted.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,43 +16,21 @@ from urllib.parse import urlsplit
 
 import typer
 
-from docstokg_assets.cli.ending import DONE, INTERRUPTED, SOMETHING_LEFT, fail
-from docstokg_assets.cli.options import (
-    AcceptOption,
-    ChunkSizeOption,
-    ConcurrentResolversOption,
-    ConfigOption,
-    HeadPrecheckOption,
-    MaxWorksOption,
-    NoRobotsOption,
-    OutOption,
-    PolicyOption,
-    ResolverOrderOption,
-    WorkersOption,
-    load_for_cli,
-    overrides_from,
-)
-from docstokg_assets.cli.report_commands import QueryFormat, print_answer
-from docstokg_assets.cli.running import (
-    HOW_IT_ENDED,
-    Signals,
-    exit_with_message,
-    export_and_report,
-    logged,
-    say_to,
-    tell_what_is_left,
-    terminal,
-    working_root,
-)
+from docstokg_assets.cli.exits import fail
+from docstokg_assets.cli.options import SETTING_NAMES, DeadlineOption, Load, with_settings
+from docstokg_assets.cli.output import RowFormat, print_message, stderr_console
+from docstokg_assets.cli.run_session import RunSession, disk_errors, load_with_contact, working_root
+from docstokg_assets.reporting.rendering import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from docstokg_assets.cli.progress import RunDisplay
+    from docstokg_assets.cli.signals import StopSignals
     from docstokg_assets.config import ContentDownloadConfig
     from docstokg_assets.domain.identifiers import Identifier
     from docstokg_assets.domain.works import Work
-    from docstokg_assets.runs.run import DownloadRun, Services
+    from docstokg_assets.runs.run import DownloadRun
     from docstokg_assets.sources import SetAside
     from docstokg_assets.sources.listing import Collected
     from resources.catalog.catalog import Catalog
@@ -62,10 +38,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_SHOWN, _FIRST = 20, 10
+_MAX_SKIPPED = 20  # lines that are shown
 
 
+@with_settings(*SETTING_NAMES)
 def pull(
+    load: Load,
     query: Annotated[
         str | None,
         typer.Option(
@@ -75,120 +53,88 @@ def pull(
     ids: Annotated[
         str | None,
         typer.Option(
-            "--ids", metavar="FILE", help="File of OpenAlex ids, DOIs, arXiv ids, PMCIDs, one a line; - for stdin."
+            "--ids",
+            metavar="FILE",
+            help="File of OpenAlex ids, DOIs, arXiv ids and PMCIDs, one per line, in any mix; - for stdin.",
         ),
     ] = None,
     urls: Annotated[
-        str | None, typer.Option("--urls", metavar="FILE", help="File of URLs, one a line; - for stdin.")
+        str | None, typer.Option("--urls", metavar="FILE", help="File of URLs, one per line; - for stdin.")
     ] = None,
-    max_works: MaxWorksOption = None,
-    out: OutOption = None,
-    workers: WorkersOption = None,
-    config: ConfigOption = None,
-    policy: PolicyOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Ask metadata only: no files are fetched, nothing is written.")
+        bool, typer.Option("--dry-run", help="Query metadata only; download and write nothing.")
     ] = False,
     format: Annotated[
-        QueryFormat, typer.Option(help="Of a dry run: a table shows its first works, the others all.")
-    ] = QueryFormat.TABLE,
-    resolver_order: ResolverOrderOption = None,
-    no_robots: NoRobotsOption = False,
-    chunk_size: ChunkSizeOption = None,
-    accept: AcceptOption = None,
-    head_precheck: HeadPrecheckOption = None,
-    concurrent_resolvers: ConcurrentResolversOption = None,
-    deadline: Annotated[
-        float | None,
-        typer.Option("--deadline", min=1, metavar="SECONDS", help="Time after which works that still wait are parked."),
-    ] = None,
+        RowFormat, typer.Option(help="Output of a dry run; a table shows the first works, csv and json all of them.")
+    ] = RowFormat.TABLE,
+    deadline: DeadlineOption = None,
 ) -> None:
-    """Find and download the full text of works. Run it again and it goes on where it was.
+    """Find and download the full text of works. Run it again to continue where it stopped.
 
-    Exit codes: 0 done; 2 nothing could start; 3 done, but something was set aside or is left for later; 4 the disk is full;
-    130 interrupted.
+    Exit codes: 0 done; 2 not started; 3 done, but lines were skipped or works are left; 4 the disk is full; 130 interrupted.
     """
-    from docstokg_assets.config import require_contact
     from docstokg_assets.runs.run import open_services
     from docstokg_assets.sources import SourceError
     from resources.http.errors import HttpError
 
-    overrides = overrides_from(
-        policy=policy,
-        max_works=max_works,
-        workers=workers,
-        out=out,
-        resolver_order=resolver_order,
-        no_robots=no_robots,
-        chunk_size=chunk_size,
-        accept=accept,
-        head_precheck=head_precheck,
-        concurrent_resolvers=concurrent_resolvers,
-    )
-
-    def load() -> ContentDownloadConfig:
-        loaded = load_for_cli(config, os.environ, overrides).value
-        require_contact(loaded)
-        return loaded
-
-    loaded = load()
-    source = Source.from_options(query, ids, urls, loaded)
-    if max_works is not None and source.kind != "query":
-        fail(f"--max-works goes with a query; {source.value} says itself which works are meant")
-    if format is not QueryFormat.TABLE and not dry_run:
-        fail("--format goes with --dry-run; what a run brought is told by `content report --format json`")
+    config = load_with_contact(load)
+    source = Source.from_options(query, ids, urls, config)
+    if load.given["max_works"] is not None and source.kind != "query":
+        fail(f"--max-works goes with a query; {source.value} already names the works")
+    if format is not RowFormat.TABLE and not dry_run:
+        fail("--format goes with --dry-run; `content report --format json` shows the results of a run")
     try:
         with (
-            exit_with_message(loaded),
-            no_root_for_nothing(loaded),
-            working_root(loaded, dry_run) as (effective, limits),
+            disk_errors(config),
+            _remove_unused_root(config),
+            working_root(config, dry_run) as (effective, limits),
             open_services(effective, limits) as services,
         ):
-            code = _run(services, source, format if dry_run else None, deadline, load)
+            session = RunSession(services, lambda: load_with_contact(load), deadline, dry_run)
+            raise typer.Exit(_run(session, source, format))
     except SourceError as error:
-        fail(f"no works could be had: {error}")
+        fail(f"could not list works: {error}")
     except HttpError as error:
         host = urlsplit(error.url).hostname or "the source"
-        fail(f"no works could be had from {host}: {error}. {_hint(error, loaded)}")
-    raise typer.Exit(code)
+        fail(f"could not list works from {host}: {error}. {_hint(error, config)}")
+
+
+app.command("pull")(pull)
+app.command("run", help="Same as `pull`.")(pull)
 
 
 @contextmanager
-def no_root_for_nothing(config: ContentDownloadConfig) -> Iterator[None]:
-    """A data root that was made for a run of which nothing came, because its source refused, goes with it."""
+def _remove_unused_root(config: ContentDownloadConfig) -> Iterator[None]:
+    """Remove a data folder that was created for a run whose source failed before it listed any work."""
     from docstokg_assets.sources import SourceError
     from resources.catalog.catalog import Catalog
     from resources.catalog.database import CatalogError
     from resources.http.errors import HttpError
 
     root = config.data_root
-    made = not root.exists()
+    created = not root.exists()
     try:
         yield
     except (SourceError, HttpError):
-        if made and root.exists():
-            with suppress(CatalogError):  # the source's own words matter more
+        if created and root.exists():
+            with suppress(CatalogError):  # the error of the source matters more
                 with Catalog.open(config.catalog_location) as catalog:
-                    alone = len(catalog.runs()) <= 1 and not catalog.queue_counts().total
-                if alone:
+                    unused = len(catalog.runs()) <= 1 and not catalog.queue_counts().total
+                if unused:
                     shutil.rmtree(root, ignore_errors=True)
         raise
 
 
 def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
-    """What to look at first when the very first request fails."""
+    """What to check when the first request fails."""
     from resources.http.errors import TlsFailed
     from resources.http.redact import redact_url
 
     if config.http.proxy is None:
         return "Check the network, then run the same command again."
     if isinstance(error, TlsFailed):
-        return "The proxy may have an authority of its own: set http.ca_bundle (`content sandbox serve` prints it)."
+        return "The proxy may use its own CA: set http.ca_bundle (`content sandbox serve` prints it)."
     return f"All requests go through the proxy {redact_url(config.http.proxy)} (http.proxy): is it running?"
-
-
-app.command("pull")(pull)
-app.command("run", help="The same as `pull`.")(pull)
 
 
 @dataclass
@@ -238,7 +184,6 @@ class Source:
 
     @classmethod
     def _from_file(cls, kind: str, name: str) -> Source:
-        from docstokg_assets.cli.progress import plural
         from docstokg_assets.sources.ids import read_ids
         from docstokg_assets.sources.urls import read_urls
 
@@ -248,9 +193,9 @@ class Source:
         else:
             source.identifiers, source.set_aside = read_ids(lines)
         if not source.of_urls and not source.identifiers:
-            _tell_set_aside(terminal(), source.set_aside)
+            _print_skipped(stderr_console(), source.set_aside)
             what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
-            fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one a line")
+            fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one per line")
         return source
 
     def works(self, run: DownloadRun, collected: Collected) -> Iterator[Work]:
@@ -280,58 +225,33 @@ def _read_lines(name: str) -> list[str]:
     try:
         return read_lines(0 if name == "-" else Path(name))
     except OSError as error:
-        fail(f"{name} cannot be read: {error.strerror}. Give a file with one entry a line, or - for standard input.")
+        fail(f"{name} cannot be read: {error.strerror}. Give a file with one entry per line, or - for standard input.")
     except ValueError as error:  # a name that no file can have
-        fail(f"{name!r} cannot be read: {error}. Give a file with one entry a line, or - for standard input.")
+        fail(f"{name!r} cannot be read: {error}. Give a file with one entry per line, or - for standard input.")
 
 
-def _run(
-    services: Services,
-    source: Source,
-    dry_run: QueryFormat | None,
-    deadline: float | None,
-    load: Callable[[], ContentDownloadConfig],
-) -> int:
-    """`dry_run` says how a dry run shows what it found; None: this is none."""
-    from docstokg_assets.cli.progress import RunDisplay, plural
+def _run(session: RunSession, source: Source, format: RowFormat) -> int:
+    from docstokg_assets.cli.dry_run import print_candidates
     from docstokg_assets.runs.run import DownloadRun
 
-    console = terminal()
-    signals = Signals(console)
+    catalog, signals = session.services.catalog, session.signals
     scope = {source.kind: source.value}
-    run_id, collected = _begin_or_go_on(services.catalog, scope)
+    run_id, collected = _begin_or_go_on(catalog, scope)
     trouble: list[str] = []
-    run = DownloadRun(services, run_id, stop=signals.stop, scope=scope, dry_run=dry_run is not None)
-    signals.reload = lambda: run.reload_with(load)
-    with signals.watched(), logged(console, None if dry_run is not None else run.folder / "run.log"):
-        with run, RunDisplay(console, dry_run=dry_run is not None) as display:
-            run.store_and_enqueue(_as_they_come(source, run, collected, signals, display, trouble))
-            services.catalog.report_progress(run.run_id, {"cursor": collected.cursor})
-            _keep_aside(services.catalog, run, source, collected)
-            before = services.catalog.queue_counts(run_id=run.run_id)
-            due = before.total - before.done - before.retry
-            if dry_run is None:
-                say_to(
-                    console,
-                    f"run {run.run_id}: {due:,} of {plural(before.total, 'work')} to do, in {run.folder.parent}",
-                )
-            display.start_pass(due)
-            result = run.drain(of_run=True, deadline_s=deadline, on_progress=display.update)
-            display.end_pass(HOW_IT_ENDED.get(result.ended, result.ended))
-        if dry_run is not None:
-            _show_dry_run(services, run, dry_run)
-        elif not signals.stop.is_set():
-            export_and_report(services, run, shown=result.finished > 0)
-    _tell_set_aside(console, collected.set_aside)
+    run = DownloadRun(session.services, run_id, stop=signals.stop, scope=scope, dry_run=session.dry_run)
+
+    def list_works(display: RunDisplay) -> None:
+        run.store_and_enqueue(_as_they_come(source, run, collected, signals, display, trouble))
+        catalog.report_progress(run.run_id, {"cursor": collected.cursor})
+        _keep_aside(catalog, run, source, collected)
+
+    session.drain(run, list_works, year=None, run_id=run.run_id)
+    if session.dry_run:
+        print_candidates(catalog.entries(run_id=run.run_id), format)
+    _print_skipped(session.console, collected.set_aside)
     for message in trouble:
-        say_to(console, f"the source of works stopped early: {message}")
-    if signals.stop.is_set():
-        say_to(console, "Interrupted; nothing is lost. Run the same command again to go on.")
-        return INTERRUPTED
-    left = dry_run is None and tell_what_is_left(
-        console, services.catalog, before.done, result.finished, run_id=run.run_id
-    )
-    return SOMETHING_LEFT if left or collected.set_aside or trouble else DONE
+        session.print(f"the list of works is incomplete: {message}")
+    return session.exit_code(incomplete=bool(collected.set_aside or trouble))
 
 
 def _begin_or_go_on(catalog: Catalog, scope: dict[str, str]) -> tuple[str | None, Collected]:
@@ -349,29 +269,29 @@ def _as_they_come(
     source: Source,
     run: DownloadRun,
     collected: Collected,
-    signals: Signals,
+    signals: StopSignals,
     display: RunDisplay,
     trouble: list[str],
 ) -> Iterator[Work]:
     """What came before a source failed is kept and downloaded; when nothing came, the failure is the answer."""
-    from docstokg_assets.cli.progress import plural
     from docstokg_assets.sources import SourceError
     from resources.http.errors import HttpError, Interrupted
 
-    told = False
+    announced = False
     works = source.works(run, collected)
     try:
         while True:
-            with signals.cut_short():
+            with signals.interrupting():
                 work = next(works, None)
             if work is None:
                 return
-            if not told and collected.announced:
-                told = True
+            if not announced and collected.announced:
+                announced = True
                 most = run.config.openalex.max_works
-                taken = f"; {most:,} of them are taken" if most is not None and most < collected.announced else ""
-                say_to(display.console, f"The source announces {plural(collected.announced, 'work')}{taken}.")
-            display.found(collected.works, collected.announced)
+                taken = f"; taking the first {most:,}" if most is not None and most < collected.announced else ""
+                message = f"OpenAlex lists {plural(collected.announced, 'matching work')}{taken}."
+                print_message(display.console, message)
+            display.listed(collected.works, collected.announced)
             yield work
     except Interrupted:
         return
@@ -388,50 +308,8 @@ def _keep_aside(catalog: Catalog, run: DownloadRun, source: Source, collected: C
     catalog.add_set_aside(rows)
 
 
-def _show_dry_run(services: Services, run: DownloadRun, format: QueryFormat) -> None:
-    """What would be tried, from the outcomes that the dry run left in its passing catalog."""
-    from docstokg_assets.cli.progress import plural
-    from resources.records import Answer
-
-    columns = ("work_id", "title", "resolver", "tier", "url")
-    rows: list[tuple[str | None, ...]] = []
-    for entry in services.catalog.entries(run_id=run.run_id):
-        found = entry.meta.get("candidates") or [{}]  # a work of which no copy is known has a row too
-        rows += [(entry.work_id, entry.title, *(one.get(name) for name in columns[2:])) for one in found]
-    if format is QueryFormat.TABLE:
-        _show_candidates([row for row in rows if row[4]], list(dict.fromkeys(row[:2] for row in rows)))
-    else:
-        print_answer(Answer(columns, tuple(rows), False), format, "")
-    works, urls = len({row[0] for row in rows}), sum(row[4] is not None for row in rows)
-    what = f"{plural(works, 'work')}, {plural(urls, 'URL')} that would be tried"
-    say_to(terminal(), f"{what}; nothing was fetched, nothing was written.")
-
-
-def _show_candidates(candidates: list[tuple[str | None, ...]], works: list[tuple[str | None, ...]]) -> None:
-    """The first works with what would be tried for them, and who would be asked how often."""
-    from rich.console import Console
-
-    from docstokg_assets.cli.progress import plural, say
-    from resources.records import Answer
-
-    console = Console()
-    for work in works[:_FIRST]:
-        say_to(console, f"{work[0]}  {work[1] or ''}".rstrip())
-        tried = [f"    {resolver:<10} {url}" for *of, resolver, _, url in candidates if tuple(of) == work]
-        for line in tried or ["    no copy is known"]:
-            say(console, line, verbatim=True)
-    if len(works) > _FIRST:
-        say_to(console, f"… and {plural(len(works) - _FIRST, 'work')} more; --format csv or json shows all")
-    resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)
-    rows = tuple((*who, count) for who, count in resolvers.most_common())
-    print_answer(Answer(("resolver", "tier", "URLs"), rows, False), QueryFormat.TABLE, "")
-    hosts = Counter(urlsplit(row[4] or "").hostname for row in candidates)
-    busiest = tuple(hosts.most_common(_FIRST))
-    print_answer(Answer(("host", "URLs"), busiest, len(hosts) > _FIRST), QueryFormat.TABLE, "the first {}")
-
-
-def _tell_set_aside(console: Console, set_aside: Sequence[SetAside]) -> None:
-    for aside in set_aside[:_SHOWN]:
-        say_to(console, f"set aside: {aside.where}: {aside.reason}: {aside.text!r}")
-    if len(set_aside) > _SHOWN:
-        say_to(console, f"… and {len(set_aside) - _SHOWN:,} more")
+def _print_skipped(console: Console, set_aside: Sequence[SetAside]) -> None:
+    for aside in set_aside[:_MAX_SKIPPED]:
+        print_message(console, f"skipped: {aside.where}: {aside.reason}: {aside.text!r}")
+    if len(set_aside) > _MAX_SKIPPED:
+        print_message(console, f"… and {len(set_aside) - _MAX_SKIPPED:,} more")

@@ -1,7 +1,7 @@
-"""`content sandbox`: serve the scholarly web in a box for demos and for trying things out.
+"""`content sandbox`: serve the simulated scholarly web (the sandbox) for demos and experiments.
 
-The commands only read options and print the two settings by which the product uses the box; serving is left to
-`docstokg_assets.sandbox`, which is imported when a command runs, so that other commands do not pay for it.
+Reads options and prints the two settings that point the program at the sandbox; `docstokg_assets.sandbox` serves, and is imported
+when a command runs, so that other commands do not pay for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="The scholarly web in a box: a local play of the services, for demos and tests.", no_args_is_help=True
+    help="Simulated scholarly web (the sandbox): local stand-ins for the services, for demos and tests.",
+    no_args_is_help=True,
 )
 
 
@@ -24,11 +25,11 @@ def _group() -> None:
 def _settings(port: int, bundle: Path) -> str:
     proxy = f"http://127.0.0.1:{port}"
     return (
-        "The scholarly web in a box is ready. Use it with these two settings, in the configuration file:\n\n"
+        "The sandbox is ready. Use it with these two settings, in the configuration file:\n\n"
         f"http:\n  proxy: {proxy}\n  ca_bundle: {bundle}\n\n"
         "or in the environment:\n\n"
         f"export DTKG_HTTP__PROXY={proxy}\nexport DTKG_HTTP__CA_BUNDLE={bundle}\n\n"
-        "Ctrl-C ends it."
+        "Press Ctrl-C to stop it."
     )
 
 
@@ -43,10 +44,10 @@ def serve(
     mix: Annotated[str, typer.Option(help="Changes to the profile as YAML or JSON, e.g. '{wall: 5}'.")] = "",
     state_dir: Annotated[Path, typer.Option(help="Folder for the CA bundle.")] = Path(".sandbox"),
     no_enforce_limits: Annotated[
-        bool, typer.Option("--no-enforce-limits", help="Count rate limits, but do not refuse.")
+        bool, typer.Option("--no-enforce-limits", help="Count rate limits, but do not refuse requests.")
     ] = False,
 ) -> None:
-    """Serve until Ctrl-C, after printing the two settings that make the product use it."""
+    """Print the two settings that point the program at the sandbox, then serve until Ctrl-C."""
     from docstokg_assets.sandbox.mix import Mix
     from docstokg_assets.sandbox.server import PortTaken
     from docstokg_assets.sandbox.server import serve as serve_sandbox
@@ -67,4 +68,4 @@ def serve(
     except (PortTaken, ValueError) as error:
         typer.echo(f"sandbox: {error}", err=True)
         raise typer.Exit(2) from None
-    typer.echo("sandbox: ended")
+    typer.echo("sandbox: stopped")

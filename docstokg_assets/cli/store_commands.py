@@ -1,18 +1,21 @@
-"""`content gc`: what lies in the artifact store and is no work's file, listed, and removed when that is asked for."""
+"""`content gc`: list the files in the artifact store that belong to no work, and remove them on request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from docstokg_assets.cli.ending import fail
-from docstokg_assets.cli.options import ConfigOption, OutOption, ShownAs
-from docstokg_assets.cli.report_commands import SHOWN_ROWS, open_catalog, settings_of
+from docstokg_assets.cli.data_folder import open_catalog
+from docstokg_assets.cli.exits import fail
+from docstokg_assets.cli.options import Load, TableFormatOption, with_settings
+from docstokg_assets.cli.output import MAX_TABLE_ROWS
+from docstokg_assets.reporting.rendering import format_bytes, format_time, iso, json_text, plural, rich_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from docstokg_assets.runs.orphans import Quarantined
     from resources.artifacts.store import ArtifactStore, Found
     from resources.catalog.catalog import Catalog
@@ -23,16 +26,36 @@ _HOURS = 24.0
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    what: str
+    kind: str
     found: Found
-    told: Quarantined | None = None
+    quarantined: Quarantined | None = None
+
+    @property
+    def description(self) -> str:
+        if (rejected := self.quarantined) is None:
+            return self.kind
+        if rejected.work_id is None:
+            return "left by a run that was killed"
+        return f"{rejected.work_id}, {rejected.reason}: it {rejected.fault}\n{rejected.url}"
+
+    def as_json(self, removed: set[Found]) -> dict[str, Any]:
+        found, rejected = self.found, self.quarantined
+        file: dict[str, Any] = {
+            "what": self.kind,
+            "path": found.path,
+            "bytes": found.bytes,
+            "changed_at": iso(found.changed_at, "seconds"),
+            "removed": found in removed,
+        }
+        columns = ("work_id", "url", "reason", "fault") if rejected is not None else ()
+        return file | {name: getattr(rejected, name) for name in columns}
 
 
 @app.command()
+@with_settings("out")
 def gc(
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Remove what is listed; without it nothing is touched.")
-    ] = False,
+    load: Load,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove the listed files; default: only list them.")] = False,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="List the files in quarantine instead, with their works and reasons.")
     ] = False,
@@ -41,46 +64,45 @@ def gc(
         typer.Option(
             min=1,
             metavar="HOURS",
-            help=f"Leave alone what was written to since then; {_HOURS:g} when not given, for the quarantine any age.",
+            help=f"Skip files changed since then; default {_HOURS:g}, for the quarantine any age.",
         ),
     ] = None,
-    out: OutOption = None,
-    format: ShownAs = "table",
-    config: ConfigOption = None,
+    format: TableFormatOption = "table",
 ) -> None:
-    """List orphans (files that the catalog does not name) and stale parts (of writers that were killed), or the quarantine.
+    """List orphans (files that the catalog does not name) and stale parts (of killed writers), or the quarantine.
 
-    Nothing is removed without --delete, and nothing while a run is under way.
+    Removes nothing without --delete, and nothing while a run is in progress.
     """
     from docstokg_assets.runs.orphans import delete_orphans, processes_at_work
-    from resources.artifacts.store import StoreError
 
-    settings = settings_of(config, out)
-    try:
-        with open_catalog(settings) as catalog:
-            store = settings.artifacts.open(settings.data_root)
-            if delete and (busy := processes_at_work(catalog)):
-                fail(
-                    f"works are under way ({', '.join(busy)}), and their files look like orphans. Run gc when they have ended."
-                )
-            find = _quarantined if quarantine else _leftovers
-            listed, remarks = find(catalog, store, older_than, delete)
-            gone = set(delete_orphans(store, dict.fromkeys(one.found for one in listed))) if delete else set()
-    except StoreError as error:
-        fail(str(error))
+    config = load().value
+    with open_catalog(config) as catalog:
+        store = config.artifacts.open(config.data_root)
+        if delete and (busy := processes_at_work(catalog)):
+            fail(
+                f"runs are in progress ({', '.join(busy)}), and their files look like orphans. Run gc when they have ended."
+            )
+        find = _quarantined if quarantine else _orphans
+        listed, notes = find(catalog, store, older_than, delete)
+        removed = set(delete_orphans(store, dict.fromkeys(one.found for one in listed))) if delete else set()
+    place = store.place()
     if format == "json":
-        _print_json(store.place(), listed, gone)
+        files = [one.as_json(removed) for one in listed]
+        typer.echo(json_text({"store": place, "bytes": _bytes({one.found for one in listed}), "files": files}))
+        return
+    _print_table(place, listed)
+    if listed:
+        result = f"{len(removed):,} removed." if delete else "nothing was removed; --delete removes them."
+        typer.echo(f"{_counts(listed)}: {result}")
     else:
-        _print_table(store.place(), listed, gone, delete, quarantine)
-        for remark in remarks:
-            typer.echo(remark)
+        typer.echo(f"No files in quarantine in {place}." if quarantine else f"No orphans or stale parts in {place}.")
+    for note in notes:
+        typer.echo(note)
 
 
-def _leftovers(
+def _orphans(
     catalog: Catalog, store: ArtifactStore, older_than: float | None, delete: bool
 ) -> tuple[list[_Listed], list[str]]:
-    from docstokg_assets.cli.progress import plural
-    from docstokg_assets.reporting.report import size
     from docstokg_assets.runs.orphans import find_orphans
     from resources.artifacts.store import QUARANTINE
 
@@ -88,17 +110,17 @@ def _leftovers(
     left = find_orphans(catalog, store, hours * 3600)
     if delete and left.orphans and not left.named:
         fail(
-            f"the catalog {catalog.name} names no file, but there are some in {store.place()}: is it the right data "
-            "root? Nothing was removed."
+            f"the catalog {catalog.name} names no file, but there are some in {store.place()}: is this the right data "
+            "folder? Nothing was removed."
         )
-    remarks = []
+    notes = []
     if left.young:
         young = f"{plural(left.young, 'file')} younger than {hours:g} h"
-        remarks.append(f"Besides, {young} that the catalog does not name: left alone (--older-than).")
+        notes.append(f"Not listed: {young} that the catalog does not name (--older-than).")
     if apart := list(store.iter_files(QUARANTINE)):
-        remarks.append(f"In quarantine {plural(len(apart), 'file')} ({size(_bytes(apart))}): see --quarantine.")
+        notes.append(f"{plural(len(apart), 'file')} in quarantine ({format_bytes(_bytes(apart))}): see --quarantine.")
     listed = [_Listed("orphan", found) for found in left.orphans]
-    return listed + [_Listed("stale part", found) for found in left.stale_parts], remarks
+    return listed + [_Listed("stale part", found) for found in left.stale_parts], notes
 
 
 def _quarantined(
@@ -107,75 +129,32 @@ def _quarantined(
     from docstokg_assets.runs.orphans import find_quarantined
 
     found = find_quarantined(catalog, store, (older_than or 0.0) * 3600)
-    return [_Listed("quarantined file", told.found, told) for told in found], []
+    return [_Listed("quarantined file", one.found, one) for one in found], []
 
 
-def _print_json(place: str, listed: list[_Listed], gone: set[Found]) -> None:
-    import orjson
-
-    files = []
-    for one in listed:
-        file: dict[str, Any] = {
-            "what": one.what,
-            "path": one.found.path,
-            "bytes": one.found.bytes,
-            "changed_at": _moment(one.found, "%Y-%m-%dT%H:%M:%SZ"),
-            "removed": one.found in gone,
-        }
-        if (told := one.told) is not None:
-            file |= {"work_id": told.work_id, "url": told.url, "reason": told.reason, "fault": told.fault}
-        files.append(file)
-    total = _bytes({one.found for one in listed})
-    typer.echo(orjson.dumps({"store": place, "bytes": total, "files": files}, option=orjson.OPT_INDENT_2).decode())
-
-
-def _print_table(place: str, listed: list[_Listed], gone: set[Found], delete: bool, quarantine: bool) -> None:
+def _print_table(place: str, listed: list[_Listed]) -> None:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from docstokg_assets.reporting.rendering import printable
-    from docstokg_assets.reporting.report import size
-
-    console = Console()
-    if listed:
-        table = Table("What", title=Text(f"In {place}"), title_justify="left")
-        table.add_column("File", overflow="fold")
-        table.add_column("Size", justify="right", no_wrap=True)
-        table.add_column("Last written", no_wrap=True)
-        for one in listed[:SHOWN_ROWS]:
-            what, found = _about(one.told) if one.told is not None else one.what, one.found
-            cells = (what, printable(found.path), size(found.bytes), _moment(found, "%Y-%m-%d %H:%M"))
-            table.add_row(*map(Text, cells))
-        console.print(table)
-    if len(listed) > SHOWN_ROWS:
-        console.print(f"… and {len(listed) - SHOWN_ROWS:,} more; --format json shows all", style="dim", highlight=False)
-    console.print(_sentence(place, listed, gone, delete, quarantine), highlight=False, soft_wrap=True, markup=False)
-
-
-def _about(told: Quarantined) -> str:
-    if told.work_id is None:
-        return "of a run that was killed before it could tell"
-    return f"{told.work_id}, {told.reason}: it {told.fault}\n{told.url}"
-
-
-def _sentence(place: str, listed: list[_Listed], gone: set[Found], delete: bool, quarantine: bool) -> str:
-    from docstokg_assets.cli.progress import plural
-    from docstokg_assets.reporting.report import size
 
     if not listed:
-        return f"Nothing in {place} is {'in quarantine' if quarantine else 'left over'}."
+        return
+    console, columns = Console(), ("What", "File", "Size", "Last written")
+    rows = [
+        (one.description, one.found.path, format_bytes(one.found.bytes), format_time(one.found.changed_at))
+        for one in listed[:MAX_TABLE_ROWS]
+    ]
+    console.print(rich_table(columns, rows, title=f"In {place}", right={"Size"}, one_line={"Size", "Last written"}))
+    if len(listed) > MAX_TABLE_ROWS:
+        typer.echo(f"… and {len(listed) - MAX_TABLE_ROWS:,} more; --format json shows all")
+
+
+def _counts(listed: list[_Listed]) -> str:
+    """`2 orphans (2.5 MB) and 1 stale part (400.0 kB)`"""
     counts = []
-    for noun in dict.fromkeys(one.what for one in listed):
-        files = {one.found for one in listed if one.what == noun}
-        counts.append(f"{plural(len(files), noun)} ({size(_bytes(files))})")
-    end = f"{len(gone):,} removed." if delete else "nothing was removed; --delete removes them."
-    return f"{' and '.join(counts)}: {end}"
+    for kind in dict.fromkeys(one.kind for one in listed):
+        files = {one.found for one in listed if one.kind == kind}
+        counts.append(f"{plural(len(files), kind)} ({format_bytes(_bytes(files))})")
+    return " and ".join(counts)
 
 
-def _bytes(files: set[Found] | list[Found]) -> int:
+def _bytes(files: Iterable[Found]) -> int:
     return sum(found.bytes for found in files)
-
-
-def _moment(found: Found, form: str) -> str:
-    return datetime.fromtimestamp(found.changed_at, UTC).strftime(form)

@@ -1,4 +1,4 @@
-"""`content telemetry`: the records of runs as one file for other tools; run folders and lake made again, or made compact.
+"""`content telemetry`: export the records of runs for other tools; rebuild run folders and lake, or compact the lake.
 
 Heavy imports stand inside the functions, so that other commands do not pay for them.
 """
@@ -11,35 +11,35 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from docstokg_assets.cli.ending import fail
-from docstokg_assets.cli.options import ConfigOption, OutOption
-from docstokg_assets.cli.report_commands import check_known, check_there, open_catalog, place, settings_of
+from docstokg_assets.cli.data_folder import open_catalog, require_catalog, require_run, run_and_root
+from docstokg_assets.cli.exits import fail
+from docstokg_assets.cli.options import Load, RunOption, YearOption, with_settings
 
 if TYPE_CHECKING:
     from resources.catalog import Catalog, Run
 
-app = typer.Typer(help="Records of runs: export them, join their parts, make them again.", no_args_is_help=True)
-
-RunOption = Annotated[str | None, typer.Option(help="A run's folder or its id; all runs when left out.")]
+app = typer.Typer(help="Records of runs: export, compact or rebuild them.", no_args_is_help=True)
 
 
 @app.command()
+@with_settings()
 def export(
+    load: Load,
     run: RunOption = None,
-    format: Annotated[Literal["parquet", "csv", "jsonl"], typer.Option(help="Which kind of file.")] = "parquet",
+    format: Annotated[Literal["parquet", "csv", "jsonl"], typer.Option(help="File format.")] = "parquet",
     table: Annotated[
-        Literal["attempts", "outcomes", "artifacts", "works", "plans", "metrics"], typer.Option(help="Which view.")
+        Literal["attempts", "outcomes", "artifacts", "works", "plans", "metrics"], typer.Option(help="Table to export.")
     ] = "attempts",
-    year: Annotated[int | None, typer.Option(min=0, help="Only of this publication year; 0: unknown.")] = None,
+    year: YearOption = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The file; standard output for csv and jsonl.")
+        Path | None, typer.Option("--out", metavar="FILE", help="Output file; default for csv and jsonl: stdout.")
     ] = None,
     data_root: Annotated[
-        Path | None, typer.Option("--data-root", metavar="FOLDER", help="The folder that holds it all.")
+        Path | None,
+        typer.Option("--data-root", metavar="FOLDER", help="Data folder (files, catalog, reports)."),
     ] = None,
-    config: ConfigOption = None,
 ) -> None:
-    """Write attempts, or another view of the telemetry, as one file for other tools."""
+    """Write attempts, or another table of the telemetry, as one file for other tools."""
     from docstokg_assets.lake.views import export_new_rows
     from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
     from docstokg_assets.reporting.metrics import Scope
@@ -50,13 +50,13 @@ def export(
         fail("Parquet needs a file: --out analysis.parquet")
     if out is not None and not out.absolute().parent.is_dir():
         fail(f"--out {out}: there is no folder {out.parent}")
-    run_id, data_root = place(run, data_root)
+    run_id, data_root = run_and_root(run, data_root)
     if run_id is not None and not view.of_runs:
         fail(f"--run: {view} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")
-    settings = settings_of(config, data_root)
-    with open_catalog(settings) as catalog:
-        check_known(catalog, run_id, settings.data_root)
-        lake = settings.lake_files()
+    config = load(out=data_root).value
+    with open_catalog(config) as catalog:
+        require_run(catalog, run_id, config.data_root)
+        lake = config.lake_files()
         export_new_rows(catalog, lake)
     scope = Scope(year, run_id)
     if out is None:
@@ -71,50 +71,52 @@ def export(
 
 
 @app.command()
-def rebuild(run: RunOption = None, out: OutOption = None, config: ConfigOption = None) -> None:
-    """Make manifest.jsonl, attempts.csv and the other files of run folders, and the Parquet lake, again from the catalog.
+@with_settings("out")
+def rebuild(load: Load, run: RunOption = None) -> None:
+    """Rebuild manifest.jsonl, attempts.csv and the other files of run folders, and the Parquet lake, from the catalog.
 
     With --run only the folder of that run; the lake belongs to all runs.
     """
     from docstokg_assets.lake.views import write_telemetry_duckdb
     from docstokg_assets.lake.writer import LakeWriter, rebuild_manifest
 
-    run_id, out = place(run, out)
-    settings = settings_of(config, out)
-    with open_catalog(settings) as catalog:
-        known = check_known(catalog, run_id, settings.data_root)
+    run_id, out = run_and_root(run, load.given["out"])
+    config = load(out=out).value
+    with open_catalog(config) as catalog:
+        known = require_run(catalog, run_id, config.data_root)
         for each in [known] if known is not None else [run for run in catalog.runs() if run.kind != "sensor"]:
-            _rebuild(catalog, each, settings.data_root / each.run_id, settings.telemetry.last_csv_rows)
+            _rebuild(catalog, each, config.data_root / each.run_id, config.telemetry.last_csv_rows)
         if known is None:
-            lake = settings.lake_files()
-            made = rebuild_manifest(catalog, LakeWriter(lake))
+            lake = config.lake_files()
+            written = rebuild_manifest(catalog, LakeWriter(lake))
             write_telemetry_duckdb(lake)
-            typer.echo(f"lake: {made.attempts:,} attempts, {made.outcomes:,} outcomes", err=True)
+            typer.echo(f"lake: {written.attempts:,} attempts, {written.outcomes:,} outcomes", err=True)
 
 
 @app.command()
+@with_settings("out")
 def compact(
+    load: Load,
     more_than: Annotated[
-        int, typer.Option(min=1, metavar="PARTS", help="Only where a table has more parts of a year than these.")
+        int, typer.Option(min=1, metavar="PARTS", help="Only years of a table with more parts than this.")
     ] = 8,
-    out: OutOption = None,
-    config: ConfigOption = None,
 ) -> None:
-    """Join the many small Parquet parts that nightly runs leave in the lake: the same rows, in one part for each year.
+    """Merge the many small Parquet parts that nightly runs leave in the lake: the same rows, in one part per year.
 
-    Downloads may go on meanwhile. What is reading the lake at that moment (a query, the planning of a year) may find a part gone,
-    says so, and is done again.
+    Downloads may run meanwhile. A reader of the lake (a query, the planning of a year) may find a part gone; it reports that
+    and can be run again.
     """
-    from docstokg_assets.cli.running import exit_with_message
+    from docstokg_assets.cli.run_session import disk_errors
     from docstokg_assets.lake.writer import SCHEMAS, LakeWriter
 
-    settings = settings_of(config, out)
-    check_there(settings.catalog_location)
-    with exit_with_message(settings):
-        lake = LakeWriter(settings.lake_files())
+    config = load().value
+    require_catalog(config.catalog_location)
+    with disk_errors(config):
+        lake = LakeWriter(config.lake_files())
         for table in SCHEMAS:
-            went, came = lake.compact(table, more_than)
-            typer.echo(f"{table}: {went:,} parts became {came:,}" if went else f"{table}: nothing to join", err=True)
+            before, after = lake.compact(table, more_than)
+            text = f"{before:,} parts became {after:,}" if before else "nothing to merge"
+            typer.echo(f"{table}: {text}", err=True)
 
 
 def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
@@ -122,7 +124,7 @@ def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
     from docstokg_assets.runs.run import was_cut_off
 
     if run.finished_at is None and not was_cut_off(catalog, run):
-        typer.echo(f"{run.run_id}: may still be going on, so its files are left as they are", err=True)
+        typer.echo(f"{run.run_id}: may still be running, so its files are left unchanged", err=True)
         return
     count = rebuild_lines(catalog, folder, run)
     if run.summary is not None:

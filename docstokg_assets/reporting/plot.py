@@ -1,5 +1,4 @@
-"""A picture of a year: how its works ended, and where the full texts came from. SVG by hand, because it is a few bars; what the
-numbers mean is `metrics`' business."""
+"""A chart of a year: how its works ended, and where the full texts came from. SVG written directly, because it is a few bars."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ _COLOURS = {
 }
 _INK, _PALE, _SAVED = "#0f172a", "#e2e8f0", "#4f46e5"
 _WIDTH, _LABEL, _BAR, _ROW = 860, 230, 440, 24
-_MOST = 10
+_MAX_ROWS = 10
 
 
-def picture(slis: Slis) -> str:
-    """The whole as one SVG."""
-    reasons = sorted(slis.reasons.items(), key=lambda known: -known[1])[:_MOST]
-    resolvers = [share for share in slis.by_resolver if share.tried][:_MOST]
+def chart(slis: Slis) -> str:
+    """Both panels as one SVG."""
+    reasons = sorted(slis.reasons.items(), key=lambda item: -item[1])[:_MAX_ROWS]
+    resolvers = [share for share in slis.by_resolver if share.tried][:_MAX_ROWS]
     panels = [
         (f"How {slis.finished:,} works ended", list(_endings(reasons, slis.finished))),
         ("Works tried and saved, by resolver", list(_shares(resolvers))),
@@ -42,14 +41,12 @@ def picture(slis: Slis) -> str:
 
 
 def as_markdown(slis: Slis) -> str:
-    """The picture as an image that needs no file."""
-    encoded = base64.b64encode(picture(slis).encode()).decode("ascii")
+    """The chart as a Markdown image with a data URL."""
+    encoded = base64.b64encode(chart(slis).encode()).decode("ascii")
     return f"![How the works ended, and where the full texts came from](data:image/svg+xml;base64,{encoded})"
 
 
-Row = tuple[
-    str, Sequence[tuple[float, str]], str
-]  # label, bars as (share of the width, colour) laid over each other, words
+Row = tuple[str, Sequence[tuple[float, str]], str]  # label, overlaid bars as (share of the width, colour), text
 
 
 def _endings(reasons: Sequence[tuple[str, int]], finished: int) -> Iterator[Row]:
@@ -69,13 +66,13 @@ def _panel(title: str, rows: Sequence[Row], top: float) -> str:
     drawn = [f'<text x="8" y="{top + 22}" font-weight="600" font-size="14">{escape(title)}</text>']
     if not rows:
         drawn.append(f'<text x="8" y="{top + 48}" fill="#64748b">nothing yet</text>')
-    for place, (label, bars, words) in enumerate(rows):
-        y = top + 36 + place * _ROW
+    for index, (label, bars, text) in enumerate(rows):
+        y = top + 36 + index * _ROW
         drawn.append(f'<text x="{_LABEL - 10}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
         drawn += [
             f'<rect x="{_LABEL}" y="{y + 3}" width="{max(1.0, share * _BAR):.1f}" height="{_ROW - 9}" rx="2" fill="{colour}"/>'
             for share, colour in bars
         ]
         longest = max(share for share, _ in bars)
-        drawn.append(f'<text x="{_LABEL + longest * _BAR + 8:.1f}" y="{y + 14}" fill="#475569">{escape(words)}</text>')
+        drawn.append(f'<text x="{_LABEL + longest * _BAR + 8:.1f}" y="{y + 14}" fill="#475569">{escape(text)}</text>')
     return "".join(drawn)

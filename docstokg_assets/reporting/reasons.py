@@ -1,6 +1,6 @@
-"""What every reason token means to a person and what can be done about it. `docs/reasons.md` is made from this table.
+"""The meaning of every reason token and what to do about it. `docs/reasons.md` is generated from this table.
 
-How a reason ends a work (`ENDINGS`) is decided in `resources.records`; a test keeps tokens, table and page in step.
+`ENDINGS` in `resources.records` decides how a reason ends a work; a test keeps tokens, table and page in step.
 """
 
 from __future__ import annotations
@@ -12,141 +12,147 @@ from docstokg_assets.domain.pdf_match import Flag
 from resources.records import ENDINGS, Ending, Reason, Status
 
 
-class Plain(NamedTuple):
+class Explanation(NamedTuple):
     meaning: str
     remedy: str
 
 
-_TRIED_AGAIN = "None needed: it is tried again by itself."
+NO_ACTION = "No action needed"
+_RETRIED = f"{NO_ACTION}: retried automatically."
+_WAITS = f"{NO_ACTION}: the work is retried after the pause."
 
-REASON_TEXT: Mapping[Reason, Plain] = {
-    Reason.OK: Plain("A whole file was got and stored.", "None needed."),
-    Reason.NOT_MODIFIED: Plain("The host says that our copy is still the current one.", "None needed."),
-    Reason.HTML_ONLY: Plain(
-        "Only an HTML full text was found, and kept.", "Enable more resolvers, or try again later."
+REASON_TEXT: Mapping[Reason, Explanation] = {
+    Reason.OK: Explanation("Full text downloaded.", f"{NO_ACTION}."),
+    Reason.NOT_MODIFIED: Explanation("The stored file is still current (HTTP 304).", f"{NO_ACTION}."),
+    Reason.HTML_ONLY: Explanation(
+        "Only an HTML full text was found; it is stored.", "Enable more resolvers, or try again later."
     ),
-    Reason.RETRY_AFTER: Plain(
-        "The host asked for a pause that is longer than we hold a work.", "None needed: the work waits until then."
+    Reason.RETRY_AFTER: Explanation("The host asked for a long pause (Retry-After).", _WAITS),
+    Reason.BACKOFF: Explanation("An attempt failed and is repeated after a growing delay.", _RETRIED),
+    Reason.BREAKER_OPEN: Explanation("The host failed repeatedly; its circuit breaker is open.", _WAITS),
+    Reason.ROBOTS: Explanation(
+        "The host's robots.txt disallows the request.", "Ask the host for permission, or find another copy."
     ),
-    Reason.BACKOFF: Plain("A try failed and is repeated after a growing pause.", _TRIED_AGAIN),
-    Reason.BREAKER_OPEN: Plain(
-        "The host failed again and again; it is left alone for a while.", "None needed: the work waits until then."
+    Reason.ROBOTS_UNAVAILABLE: Explanation("robots.txt could not be fetched, so no request was sent.", _RETRIED),
+    Reason.POLICY_TYPE: Explanation("The file type is not allowed.", "Allow the type if you want such files."),
+    Reason.POLICY_SIZE: Explanation(
+        "The stated file size exceeds the size limit.", "Raise the size limit of `download`."
     ),
-    Reason.ROBOTS: Plain(
-        "The host's robots.txt forbids the request.", "Ask the host for permission, or find another copy."
+    Reason.POLICY_VERSION: Explanation(
+        "The version of the copy is not allowed.", "Add the version to `download.versions`."
     ),
-    Reason.ROBOTS_UNAVAILABLE: Plain("robots.txt could not be read, so nothing may be asked for now.", _TRIED_AGAIN),
-    Reason.POLICY_TYPE: Plain("The file is of another type than was wanted.", "Allow the type if you want such files."),
-    Reason.POLICY_SIZE: Plain("The file is announced larger than the size cap.", "Raise the size cap of `download`."),
-    Reason.POLICY_VERSION: Plain(
-        "The copy is of a version that is not wanted.", "Add the version to `download.versions`."
+    Reason.POLICY_LICENSE: Explanation(
+        "The licence of the copy is not allowed.", "Add the licence to `download.licenses`."
     ),
-    Reason.POLICY_LICENSE: Plain(
-        "The copy is under a licence that is not wanted.", "Add the licence to `download.licenses`."
+    Reason.BUDGET_SPENT: Explanation(
+        "The daily budget of a paid resolver is spent.",
+        f"{NO_ACTION}: retried after midnight UTC. Or raise its `budget_usd_per_day`.",
     ),
-    Reason.BUDGET_SPENT: Plain(
-        "A paid route has spent what it may spend in a day.",
-        "None needed: it is tried again after midnight UTC. Or raise its `budget_usd_per_day`.",
+    Reason.TIMEOUT: Explanation("The request exceeded its time limit.", f"{_RETRIED} Or raise the timeouts."),
+    Reason.CONN_ERROR: Explanation("The connection failed or was lost.", f"{_RETRIED} Check the network."),
+    Reason.TLS_ERROR: Explanation(
+        "The host's TLS certificate could not be verified.",
+        "Behind a proxy, set `http.ca_bundle`; otherwise the host must fix it.",
     ),
-    Reason.TIMEOUT: Plain("The request took longer than its deadline.", _TRIED_AGAIN + " Or raise the timeouts."),
-    Reason.CONN_ERROR: Plain("No connection could be made, or it broke.", _TRIED_AGAIN + " Check the network."),
-    Reason.TLS_ERROR: Plain(
-        "The host's certificate could not be verified.",
-        "Behind a proxy, set `http.ca_bundle`; else the host must repair it.",
+    Reason.PROTOCOL_ERROR: Explanation("The response violated the HTTP protocol.", _RETRIED),
+    Reason.TOO_LARGE: Explanation(
+        "The body exceeded the size limit; the download was cancelled.", "Raise the size limit of `download`."
     ),
-    Reason.PROTOCOL_ERROR: Plain("The host's answer broke the rules of HTTP.", _TRIED_AGAIN),
-    Reason.TOO_LARGE: Plain("The body went past the size cap and was cut off.", "Raise the size cap of `download`."),
-    Reason.UNEXPECTED_CT: Plain(
-        "The answer is neither PDF, XML nor a usable page.", "None here: report the link to its provider."
+    Reason.UNEXPECTED_CT: Explanation(
+        "The response is neither PDF, XML nor a usable page.", "Report the link to its provider."
     ),
-    Reason.SIZE_MISMATCH: Plain("Fewer bytes came than the host announced; nothing is kept.", _TRIED_AGAIN),
-    Reason.CHECKSUM_MISMATCH: Plain(
-        "The file is not the one whose checksum was stated, also after the retries; nothing is kept.",
-        "None here: the host must repair it.",
+    Reason.SIZE_MISMATCH: Explanation("The body is shorter than its Content-Length; nothing is stored.", _RETRIED),
+    Reason.CHECKSUM_MISMATCH: Explanation(
+        "The file does not match its stated checksum, even after retries; nothing is stored.", "The host must fix it."
     ),
-    Reason.TRUNCATED: Plain("The transfer ended early inside its coding; nothing is kept.", _TRIED_AGAIN),
-    Reason.REDIRECT_LOOP: Plain("Redirects went in a circle or past ten hops.", "None here: open it in a browser."),
-    Reason.BLOCKED_ADDRESS: Plain(
-        "The link leads to an address that is not public.", "List the host if it is truly meant."
+    Reason.TRUNCATED: Explanation("The compressed body ended early; nothing is stored.", _RETRIED),
+    Reason.REDIRECT_LOOP: Explanation("The redirects form a loop or exceed ten hops.", "Open the link in a browser."),
+    Reason.BLOCKED_ADDRESS: Explanation(
+        "The link leads to an address that is not public.", "Allow the host if it is intended."
     ),
-    Reason.BLOCKED_SCHEME: Plain(
+    Reason.BLOCKED_SCHEME: Explanation(
         "The link is not https, and the host is not on the http allow-list.",
-        "Put the host on that list if you trust it.",
+        "Add the host to that list if you trust it.",
     ),
-    Reason.BLOCKED_COOKIE: Plain("A cookie wall stands before the file.", "Fetch it by hand."),
-    Reason.BLOCKED_CAPTCHA: Plain("A captcha stands before the file.", "Ask the host for an API or bulk route."),
-    Reason.BLOCKED_LOGIN: Plain("The file is behind a login or a paywall.", "Fetch it through your library."),
-    Reason.BLOCKED_POW: Plain("A proof-of-work page stands before the file.", "Ask the host for an API or bulk route."),
-    Reason.BLOCKED_WAF: Plain("The host's firewall turned the request away.", "Slow down, and write to the host."),
-    Reason.PDF_CORRUPT: Plain(
-        "The file is no whole PDF and was not kept; one with an HTML page behind it is in quarantine.",
-        "None here: the host must repair it. `content gc --quarantine` lists what is kept.",
+    Reason.BLOCKED_COOKIE: Explanation("The site requires cookies to be accepted.", "Download the file by hand."),
+    Reason.BLOCKED_CAPTCHA: Explanation("The site requires a captcha.", "Ask the host for an API or bulk access."),
+    Reason.BLOCKED_LOGIN: Explanation("The file is behind a login or paywall.", "Download it through your library."),
+    Reason.BLOCKED_POW: Explanation(
+        "The site requires a browser challenge.", "Ask the host for an API or bulk access."
     ),
-    Reason.WRONG_PAPER: Plain(
-        "The file is plainly another paper, or a supplement, and was not kept.",
+    Reason.BLOCKED_WAF: Explanation("The host's firewall rejected the request.", "Slow down, and contact the host."),
+    Reason.PDF_CORRUPT: Explanation(
+        "The PDF is incomplete or damaged and was not stored; one that ends as an HTML page is in quarantine.",
+        "The host must fix it. `content gc --quarantine` lists the files in quarantine.",
+    ),
+    Reason.WRONG_PAPER: Explanation(
+        "The file is another paper or a supplement and was not stored.",
         "Report the link to its provider; `download.on_suspect: keep` keeps such files.",
     ),
-    Reason.VALIDATOR_LIMIT: Plain(
-        "Reading the PDF took more memory or time than its check allows; it was not kept.",
-        "Look at it with care; `download.on_suspect: keep` keeps such files.",
+    Reason.VALIDATOR_LIMIT: Explanation(
+        "Checking the PDF exceeded the memory or time limit; it was not stored.",
+        "Open it with care; `download.on_suspect: keep` keeps such files.",
     ),
-    Reason.HTTP_4XX: Plain("The host says: not there, or not for you.", "Look at the status on the row."),
-    Reason.HTTP_5XX: Plain("The host had an error of its own, also after the retries.", _TRIED_AGAIN),
-    Reason.RATE_LIMITED: Plain(
-        "The host answered 429 until the retries were used up.", _TRIED_AGAIN + " Or lower the host's rate."
+    Reason.HTTP_4XX: Explanation("Not found or access denied (HTTP 4xx).", "See the HTTP status on the row."),
+    Reason.HTTP_5XX: Explanation("The host returned a server error (HTTP 5xx), even after retries.", _RETRIED),
+    Reason.RATE_LIMITED: Explanation(
+        "The host returned HTTP 429 until the retries were used up.", f"{_RETRIED} Or lower the host's rate."
     ),
-    Reason.BAD_ANSWER: Plain("A provider's API answered with something it does not promise.", _TRIED_AGAIN),
-    Reason.NO_PDF_LINK: Plain("The landing page was read and names no full text.", "Add a landing rule for the site."),
-    Reason.WRONG_CAPTURE: Plain(
-        "The archive replayed a capture of another time than was asked for.",
-        "None here: look at the archive's calendar.",
+    Reason.BAD_ANSWER: Explanation("An API returned a response that does not match its documentation.", _RETRIED),
+    Reason.NO_PDF_LINK: Explanation(
+        "The landing page contains no full-text link.", "Add a landing-page rule for the site."
     ),
-    Reason.NO_CANDIDATE: Plain("No resolver knows a copy of this work.", "Enable more resolvers."),
-    Reason.WORK_DELETED: Plain(
-        "OpenAlex has deleted this work, or merged it into another; it was not looked for.",
-        "None needed: a work that it was merged into is listed by itself.",
+    Reason.WRONG_CAPTURE: Explanation(
+        "The web archive returned a capture of another date than requested.", "Look at the archive's calendar."
     ),
-    Reason.DUPLICATE_URL_GLOBAL: Plain("Another work has this URL already.", "Switch off `global_url_dedupe`."),
-    Reason.DRY_RUN: Plain("A dry run: it would have been fetched.", "Run again without `--dry-run`."),
-    Reason.INTERNAL_ERROR: Plain(
-        "A fault of this program ended the work; the log has its trace.",
-        "Report the fault; once mended, launch the year with `force`.",
+    Reason.NO_CANDIDATE: Explanation("No resolver found a copy of this work.", "Enable more resolvers."),
+    Reason.WORK_DELETED: Explanation(
+        "OpenAlex has deleted this work or merged it into another; it was not searched for.",
+        f"{NO_ACTION}: the work that it was merged into is listed separately.",
     ),
-    Reason.INTERRUPTED: Plain("The run was stopped in the middle of this work.", _TRIED_AGAIN),
+    Reason.DUPLICATE_URL_GLOBAL: Explanation(
+        "Another work already has this URL.", "Switch off `global_url_dedupe` to fetch it for both."
+    ),
+    Reason.DRY_RUN: Explanation("Dry run: the file would have been fetched.", "Run again without `--dry-run`."),
+    Reason.INTERNAL_ERROR: Explanation(
+        "A bug in this program ended the work; the log has the stack trace.",
+        "Report the bug; once it is fixed, launch the year with `force`.",
+    ),
+    Reason.INTERRUPTED: Explanation("The run was stopped while this work was in progress.", _RETRIED),
 }
 
 STATUS_TEXT: Mapping[Status, str] = {
-    Status.HTTP_HEAD: "a HEAD was answered",
-    Status.HTTP_GET: "a GET was answered: metadata, a landing page, a redirect, or a status that is no success",
-    Status.HTTP_200: "a file was delivered whole",
-    Status.HTTP_304: "the host says that our copy is current",
-    Status.ROBOTS_FETCH: "robots.txt was asked for",
-    Status.ROBOTS_DISALLOWED: "robots.txt forbids it; nothing was sent",
-    Status.RETRY: "a try failed and is repeated after `extra.sleep_ms`",
-    Status.SIZE_MISMATCH: "fewer bytes came than announced",
-    Status.CONTENT_POLICY_SKIP: "type, size, version or licence is not wanted, or the file is not what it says; not kept",
-    Status.DOWNLOAD_ERROR: "no whole answer came",
-    Status.SKIPPED: "decided not to ask",
-    Status.BREAKER_OPEN: "the host failed too often: nobody asks it for the next `retry_after_s`",
-    Status.BREAKER_HALF_OPEN: "its pause is over: a few requests try whether the host is well again",
-    Status.BREAKER_CLOSED: "the host is well again",
+    Status.HTTP_HEAD: "response to a HEAD request",
+    Status.HTTP_GET: "response to a GET request: metadata, a landing page, a redirect, or an error status",
+    Status.HTTP_200: "a complete file was downloaded",
+    Status.HTTP_304: "the stored file is still current",
+    Status.ROBOTS_FETCH: "robots.txt was requested",
+    Status.ROBOTS_DISALLOWED: "robots.txt disallows the request; nothing was sent",
+    Status.RETRY: "an attempt failed and is repeated after `extra.sleep_ms`",
+    Status.SIZE_MISMATCH: "the body is shorter than its Content-Length",
+    Status.CONTENT_POLICY_SKIP: "type, size, version or licence is not allowed, or the file was rejected; not stored",
+    Status.DOWNLOAD_ERROR: "no complete response was received",
+    Status.SKIPPED: "no request was sent",
+    Status.BREAKER_OPEN: "the host failed too often: no requests for the next `retry_after_s`",
+    Status.BREAKER_HALF_OPEN: "the pause is over: a few requests test whether the host has recovered",
+    Status.BREAKER_CLOSED: "the host has recovered",
 }
 
 FLAG_TEXT: Mapping[Flag, str] = {
-    Flag.SUSPECT_MISMATCH: "the PDF names another DOI, or does not show the title; `meta.evidence` says which",
+    Flag.SUSPECT_MISMATCH: "the PDF names another DOI, or does not contain the title; `meta.evidence` has the details",
     Flag.SUPPLEMENT: "the PDF is a supplement, not the article",
-    Flag.ABSTRACT_ONLY: "one page with an abstract, and nothing of a body",
-    Flag.FRONT_MATTER: "contents, boards and the like of an issue, and nothing of a body",
-    Flag.ENCRYPTED: "the PDF is encrypted; what needs a password was not looked into",
-    Flag.UNREADABLE: "the PDF could not be read, though its beginning and end are those of a whole file",
-    Flag.VALIDATOR_LIMIT: "reading the PDF went past the limits of its check",
+    Flag.ABSTRACT_ONLY: "one page with an abstract and no body text",
+    Flag.FRONT_MATTER: "front matter of an issue (contents, editorial board) and no body text",
+    Flag.ENCRYPTED: "the PDF is encrypted; parts that need a password were not checked",
+    Flag.UNREADABLE: "the PDF could not be read, although its beginning and end are those of a complete file",
+    Flag.VALIDATOR_LIMIT: "checking the PDF exceeded the memory or time limit",
 }
 
 _ENDING_TEXT: Mapping[Ending, str] = {
     Ending.SUCCESS: "the work has its full text",
-    Ending.RETRYABLE: "the same work may succeed later and is tried again",
-    Ending.TERMINAL: "nothing will change by itself; a changed plan opens the work again",
-    Ending.NEVER: "policy; only a changed configuration helps",
+    Ending.RETRYABLE: "the work may succeed later and is retried",
+    Ending.TERMINAL: "retrying does not help; a changed plan reopens the work",
+    Ending.NEVER: "excluded by policy; only a changed configuration helps",
 }
 
 
@@ -155,8 +161,8 @@ def reasons_page() -> str:
     lines = [
         "# Reasons and statuses",
         "",
-        "Every work ends with exactly one reason; every attempt has a status and mostly a reason. The tokens are",
-        "part of the public contract. Made by `python -m docstokg_assets.reporting.reasons > docs/reasons.md`.",
+        "Every work ends with exactly one reason; every attempt has a status and usually a reason. The tokens are",
+        "part of the public contract. Generated by `python -m docstokg_assets.reporting.reasons > docs/reasons.md`.",
         "",
         "## How a reason ends a work",
         "",
@@ -164,7 +170,7 @@ def reasons_page() -> str:
         "",
         "## Reasons",
         "",
-        "| Reason | What it means | Ends | What to do |",
+        "| Reason | Meaning | Ends | What to do |",
         "|--|--|--|--|",
         *(
             f'| <a id="{reason}"></a>`{reason}` | {means} | {ENDINGS[reason]} | {remedy} |'
@@ -173,17 +179,17 @@ def reasons_page() -> str:
         "",
         "## Flags",
         "",
-        "What was noticed about a PDF that came whole: on the outcome's row, also of works that succeeded. Plain evidence",
-        "rejects a file, unless `download.on_suspect` is `keep`; the rest is for queries, such as",
+        "Findings about a complete PDF, on the row of the outcome, also for works that succeeded. Clear evidence rejects a",
+        "file, unless `download.on_suspect` is `keep`; the other flags are for queries, such as",
         "`SELECT work_id, flags FROM outcomes WHERE len(flags) > 0`.",
         "",
-        "| Flag | What was noticed |",
+        "| Flag | Finding |",
         "|--|--|",
         *(f'| <a id="flag-{flag}"></a>`{flag}` | {text} |' for flag, text in FLAG_TEXT.items()),
         "",
         "## Statuses of an attempt",
         "",
-        "| Status | What happened |",
+        "| Status | Meaning |",
         "|--|--|",
         *(f"| `{status}` | {text} |" for status, text in STATUS_TEXT.items()),
     ]

@@ -102,9 +102,9 @@ def test_what_is_cut_off_or_denied_is_told_by_message_and_exit_code(pulled: Plac
     assert cut.code == 3 and len(list(csv.reader(StringIO(cut.out)))) == 4
     assert "only the first 3 rows; --max-rows shows more" in cut.err
     denied = asked(pulled, content, "query", "--sql", "DELETE FROM queue")
-    assert denied.code == 2 and denied.err.startswith("content: the query was not answered: ")
+    assert denied.code == 2 and denied.err.startswith("content: query failed: ")
     unknown = asked(pulled, content, "query", "--sql", "SELECT * FROM outcomes")
-    assert unknown.code == 2 and "There are artifacts, attempts, catalog_entries, " in unknown.err
+    assert unknown.code == 2 and "The tables are artifacts, attempts, catalog_entries, " in unknown.err
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     late = asked(pulled, content, "query", "--sql", endless, "--timeout", "0.5")
     assert late.code == 2 and "longer than 0.5 s" in late.err

@@ -13,6 +13,7 @@ import yaml
 
 from docstokg_assets.cli import main as program
 from docstokg_assets.cli.options import overrides_from
+from resources.errors import ExplainedError
 
 HEAVY = ("dagster", "pandas", "pyarrow", "duckdb", "sqlalchemy", "requests", "cryptography", "pydantic", "lxml")
 
@@ -161,12 +162,28 @@ def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("docstokg_assets.cli.config_commands.load_for_cli", interrupted)
+    monkeypatch.setattr("docstokg_assets.cli.options.load_for_cli", interrupted)
     assert content(monkeypatch, "print-config") == 130
 
 
 def test_options_that_were_not_given_override_nothing() -> None:
     assert overrides_from(workers=None, no_robots=False, head_precheck=None) == {}
+
+
+def test_an_explained_error_ends_with_its_message_and_a_full_disk_with_its_own_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(ExplainedError):
+        out_of_space = True
+
+    for kind, code in ((ExplainedError, 2), (Full, 4)):
+
+        def failing(*_: object, kind: type[ExplainedError] = kind) -> None:
+            raise kind("the store cannot be reached.\nCheck its address.")
+
+        monkeypatch.setattr("docstokg_assets.cli.options.load_for_cli", failing)
+        assert content(monkeypatch, "print-config") == code
+        assert capsys.readouterr().err == "content: the store cannot be reached.\ncontent: Check its address.\n"
 
 
 @pytest.mark.requirement("CLI-3")
@@ -189,7 +206,7 @@ def test_a_program_error_is_not_mistaken_for_a_wrong_configuration(monkeypatch: 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("docstokg_assets.cli.config_commands.load_for_cli", broken)
+    monkeypatch.setattr("docstokg_assets.cli.options.load_for_cli", broken)
     monkeypatch.setattr(sys, "argv", ["content", "print-config"])
     with pytest.raises(ZeroDivisionError):
         program.main()

@@ -117,9 +117,9 @@ def test_the_same_command_again_fetches_nothing_and_says_so(box: Sandbox, place:
     box.control("DELETE", "arrivals")
     second = content(*place.arguments(*QUERY))
     assert artifact_arrivals(box) == []
-    assert f"{len(before)} works of {len(before)} had been finished before; nothing was downloaded again." in second.err
+    assert f"{len(before)} of {len(before)} works already finished; nothing was downloaded again." in second.err
     assert (first.code, second.code, outcomes(place)) == (0, 0, before)
-    assert "had been before" in (run_folder(place) / "summary.md").read_text()
+    assert "were already finished" in (run_folder(place) / "summary.md").read_text()
 
 
 @pytest.mark.requirement("CLI-1", "SRC-2")
@@ -141,7 +141,7 @@ def test_a_line_that_is_no_id_is_set_aside_with_its_number(box: Sandbox, place: 
     ended = content(*place.arguments("--ids", str(ids)))
     assert ended.code == 3
     for line in ("line 3: ", "line 5: ", "line 6: "):
-        assert f"set aside: {line}neither OpenAlex id, DOI, arXiv id nor PMCID" in ended.err
+        assert f"skipped: {line}neither OpenAlex id, DOI, arXiv id nor PMCID" in ended.err
     assert "'12345'" in ended.err and "\x1b" not in ended.err
     assert outcomes(place)[gold.id][0] == "success"
     assert [item.partition(":")[0] for (item,) in place.rows("SELECT item FROM set_aside")] == [
@@ -209,7 +209,7 @@ def test_a_dry_run_tells_totals_and_its_first_works_and_the_rest_where_it_is_ask
 ) -> None:
     table = content(*place.arguments(*QUERY, "--dry-run"))
     assert table.code == 0, table.err
-    for said in ("resolver", "host", "openalex", f"… and {WORKS_PER_YEAR - 10} works more; --format csv or json"):
+    for said in ("resolver", "host", "openalex", f"… and {WORKS_PER_YEAR - 10} more works; --format csv or json"):
         assert said in table.out
     assert len(re.findall(r"^W\d+  ", table.out, re.MULTILINE)) == 10
     every = json.loads(content(*place.arguments(*QUERY, "--dry-run", "--format", "json")).out)
@@ -221,7 +221,7 @@ def test_a_dry_run_tells_totals_and_its_first_works_and_the_rest_where_it_is_ask
 def test_a_query_can_be_cut_short_and_the_source_says_how_many_there_are(place: Place, content: Content) -> None:
     ended = content(*place.arguments(*QUERY, "--max-works", "4"))
     assert ended.code in (0, 3), ended.err
-    assert f"The source announces {WORKS_PER_YEAR} works; 4 of them are taken." in ended.err
+    assert f"OpenAlex lists {WORKS_PER_YEAR} matching works; taking the first 4." in ended.err
     assert place.rows("SELECT count(*) FROM queue") == [(4,)]
     (place.folder / "ids.txt").write_text("W5240000000")
     refused = content(*place.arguments("--ids", str(place.folder / "ids.txt"), "--max-works", "4"))
@@ -253,7 +253,7 @@ def test_help_shows_whole_option_names_on_eighty_columns(
         (("--ids", "nul\0byte"), "cannot be read: embedded null byte"),
         (("--ids", "empty.txt"), "none of the 0 lines of empty.txt is an OpenAlex id, DOI, arXiv id or PMCID"),
         (("--urls", "empty.txt"), "none of the 0 lines of empty.txt is a URL"),
-        (("--ids", "garbage.bin"), "of garbage.bin is an OpenAlex id, DOI, arXiv id or PMCID; give one a line"),
+        (("--ids", "garbage.bin"), "of garbage.bin is an OpenAlex id, DOI, arXiv id or PMCID; give one per line"),
         (("--query", "topics.id:,type:article"), "'topics.id:' is not a filter; write for example"),
         (("--query", "a:b", "--workers", "0"), "workers: must be greater than or equal to 1"),
         (("--query", "a:b", "--resolver-order", "arxive"), "there is no resolver arxive; did you mean arxiv?"),
@@ -350,13 +350,13 @@ def test_a_source_that_cannot_be_reached_is_named(box: Sandbox, place: Place, co
     box.add_fault(host="api.openalex.org", close=True)
     ended = content(*place.arguments(*QUERY))
     assert ended.code == 2
-    assert "no works could be had from api.openalex.org: " in ended.err
+    assert "could not list works from api.openalex.org: " in ended.err
     assert f"through the proxy {box.proxy_url} (http.proxy): is it running?" in ended.err
 
 
 def test_a_query_without_works_is_done_at_once(place: Place, content: Content) -> None:
     ended = content(*place.arguments("--query", "publication_year:1990"))
-    assert ended.code == 0 and "There are no such works." in ended.err
+    assert ended.code == 0 and "No matching works." in ended.err
 
 
 # -- sources that break off ---------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def test_works_that_may_succeed_later_are_left_with_the_time_to_come_back(
     ended = content(*place.arguments("--ids", str(ids)))
     assert ended.code == 3
     assert re.search(
-        r"1 work left for later; run the same command again from 20\d\d-[-0-9]+ \d\d:\d\d UTC on", ended.err
+        r"1 work not finished yet; run the same command again after 20\d\d-[-0-9]+ \d\d:\d\d UTC", ended.err
     )
     box.reset()
     again = content(*place.arguments("--ids", str(ids)))
@@ -422,7 +422,7 @@ def test_a_report_that_cannot_be_made_does_not_fail_the_run(place: Place, conten
     assert content(*place.arguments(*QUERY)).code == 0
     next((place.out / "lake" / "outcomes").rglob("*.parquet")).write_bytes(b"torn")
     ended = content(*place.arguments(*QUERY))
-    assert ended.code == 0 and "content: the report could not be made: " in ended.err
+    assert ended.code == 0 and "content: could not write the report: " in ended.err
     assert "Traceback" in (run_folder(place) / "run.log").read_text()
 
 
@@ -450,14 +450,14 @@ def test_an_interrupted_run_ends_soon_and_the_same_command_goes_on(
     ended = place.end(process)
     assert time.monotonic() - began < 20, "an answer takes a minute"
     assert ended.code == 130
-    assert "Interrupted; nothing is lost." in ended.err
+    assert "Interrupted. All progress is saved;" in ended.err
     assert place.rows("SELECT count(*) FROM queue WHERE state = 'leased' OR lease_owner IS NOT NULL") == [(0,)]
     assert place.done() < WORKS_PER_YEAR
     assert (run_folder(place) / "manifest.sqlite3").exists()
 
     box.clear_faults()
     again = place.run(*QUERY)
-    assert again.code == 0 and "had been finished before" in again.err
+    assert again.code == 0 and "already finished" in again.err
     assert len(outcomes(place)) == WORKS_PER_YEAR
 
 
@@ -534,7 +534,9 @@ def test_a_narrow_terminal_has_a_line_of_its_own_for_the_hosts() -> None:
     for text in ("2024", "560/1,200 works", "25.3/s", "yield 75%", "3 waiting", state.hosts):
         assert text in shown
     assert max(len(line) for line in Text.from_ansi(shown).plain.splitlines()) <= 80
-    assert state.line().startswith("2024: downloading, 560/1,200 works, 25.3/s, yield 75%, 3 waiting, asking a-host")
+    assert state.line().startswith(
+        "2024: downloading, 560/1,200 works, 25.3/s, yield 75%, 3 waiting, requesting a-host"
+    )
 
 
 # -- names and help -------------------------------------------------------------------------------------------------

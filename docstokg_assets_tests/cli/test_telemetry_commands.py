@@ -89,7 +89,7 @@ def test_parts_are_joined_and_the_same_is_shown(pulled: Place, content: Content)
     asked = ("query", "--out", str(pulled.out), "SELECT * FROM outcomes ORDER BY work_id", "--format", "csv")
     before = content(*asked).out
     ended = content("telemetry", "compact", "--out", str(pulled.out), "--more-than", "1")
-    assert ended.code == 0 and "outcomes: 2 parts became 1" in ended.err and "plans: nothing to join" in ended.err
+    assert ended.code == 0 and "outcomes: 2 parts became 1" in ended.err and "plans: nothing to merge" in ended.err
     assert len(list((pulled.out / "lake/outcomes").rglob("*.parquet"))) == 1
     assert (
         content(*asked).out == before
@@ -220,11 +220,11 @@ def test_fault_45_a_title_that_is_a_formula_is_disarmed_in_csv_and_raw_in_json_l
     [
         (("export", "--format", "parquet"), "Parquet needs a file: --out analysis.parquet"),
         (("export", "--format", "csv", "--table", "works", "--run", "x"), "works do not belong to runs"),
-        (("export", "--format", "csv", "--run", "01NEVER"), "knows no run 01NEVER"),
+        (("export", "--format", "csv", "--run", "01NEVER"), "there is no run 01NEVER in"),
         (("export", "--out", "/proc/no/x.parquet"), "--out /proc/no/x.parquet: there is no folder /proc/no"),
         (("export", "--out", "/proc/x.parquet"), "/proc/x.parquet cannot be written"),
         (("export", "--format", "xlsx"), "'xlsx' is not one of 'parquet', 'csv', 'jsonl'"),
-        (("rebuild", "--run", "01NEVER"), "knows no run 01NEVER"),
+        (("rebuild", "--run", "01NEVER"), "there is no run 01NEVER in"),
     ],
 )
 def test_what_cannot_be_done_is_said(pulled: Place, content: Content, arguments: tuple[str, ...], told: str) -> None:

@@ -81,16 +81,16 @@ def why(content: Content, config: Path, work: str, *more: str, code: int = 0) ->
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("gold", ["Its full text is there: PDF/2024__", "fetched a file from", "200 OK"]),
-        ("wall", ["It has no full text: it ended as blocked-", "docs/reasons.md#blocked-", "most promising copy"]),
-        ("robots", ["robots", "did not ask", "docs/reasons.md#robots"]),
-        ("wrong_only", ["it ended as wrong-paper", "download.on_suspect", "docs/reasons.md#wrong-paper"]),
-        ("wrong_paper", ["Its full text is there", "[wrong-paper]"]),
+        ("gold", ["Full text downloaded: PDF/2024__", "fetched a file from", "200 OK"]),
+        ("wall", ["No full text: ended as blocked-", "docs/reasons.md#blocked-", "Best candidate: "]),
+        ("robots", ["robots", "sent no request to", "docs/reasons.md#robots"]),
+        ("wrong_only", ["ended as wrong-paper", "download.on_suspect", "docs/reasons.md#wrong-paper"]),
+        ("wrong_paper", ["Full text downloaded", "[wrong-paper]"]),
         (
             "nothing_closed",
             [
-                "unpaywall was not asked: disabled (file content.yaml)",
-                "crossref asked the API of api.crossref.org: 200 OK",
+                "unpaywall was not queried: disabled (file content.yaml)",
+                "crossref queried the API of api.crossref.org: 200 OK",
             ],
         ),
     ],
@@ -102,7 +102,7 @@ def test_the_story_of_a_work_says_what_was_tried_why_it_ended_so_and_what_would_
     story = why(content, config, _of_kind(box, kind).id)
     assert [text for text in says if text not in " ".join(story.split())] == []
     assert "nothing to go by" not in story
-    if not story.startswith("Its full text"):
+    if not story.startswith("Full text downloaded"):
         assert "What was tried" in story
 
 
@@ -110,7 +110,7 @@ def test_the_story_of_a_work_says_what_was_tried_why_it_ended_so_and_what_would_
 def test_a_work_that_waits_says_for_how_long_and_what_to_do(told: tuple[Sandbox, Path], content: Content) -> None:
     box, config = told
     story = why(content, config, _of_kind(box, "gold", last=True).id)
-    assert "It waits until 20" in story and "Run the same command after 20" in story
+    assert "Waiting until 20" in story and "Run the same command after 20" in story
     assert "docs/reasons.md#retry-after" in story
 
 
@@ -158,7 +158,7 @@ def test_a_work_that_was_never_seen_and_one_of_many_have_their_own_exit_code_and
     told: tuple[Sandbox, Path], content: Content, tmp_path: Path
 ) -> None:
     _, config = told
-    assert "never seen here" in why(content, config, "10.9999/never", code=3)
+    assert "is not in this collection" in why(content, config, "10.9999/never", code=3)
     assert "content pull" in why(content, config, "no title is like this", code=3)
     listed = why(content, config, "a", code=3)
     assert len(listed.splitlines()) > 1 and listed.startswith("W")
@@ -185,4 +185,4 @@ def test_a_file_that_is_kept_for_other_works_too_says_so(told: tuple[Sandbox, Pa
             (sha256,),
         )
     ended = content("why", work_id, "--config", str(config))
-    assert ended.code == 0 and "The same file is also kept for W9." in ended.out
+    assert ended.code == 0 and "The same file is also stored for W9." in ended.out

@@ -10,7 +10,7 @@ import pytest
 from lxml import etree
 
 from docstokg_assets.reporting.metrics import Scope, Share, Slis
-from docstokg_assets.reporting.plot import as_markdown, picture
+from docstokg_assets.reporting.plot import as_markdown, chart
 
 NOTHING = Slis(
     scope=Scope(2024), finished=0, saved=0, html_only=0, to_retry=0, corrupt=0, bytes=0, ttfp_p50_s=None, ttfp_p95_s=None,
@@ -28,7 +28,7 @@ def test_each_reason_and_resolver_has_its_bar_and_its_number() -> None:
         reasons={"no-candidate": 2, "ok": 8},
         by_resolver=(Share("openalex", 6, 3, 100), Share("<b>&", 2, 0, 0)),
     )
-    drawn = etree.fromstring(picture(year))
+    drawn = etree.fromstring(chart(year))
     words = ["".join(text.itertext()) for text in drawn.iter(f"{SVG}text")]
     assert words[1:5] == ["ok", "8  (80.0%)", "no-candidate", "2  (20.0%)"]
     assert words[6:] == ["openalex", "3 of 6", "<b>&", "0 of 2"]

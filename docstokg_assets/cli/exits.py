@@ -1,0 +1,21 @@
+"""Exit codes, and how a command ends with a message."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import typer
+
+DONE, NOT_STARTED, INCOMPLETE, DISK_FULL, INTERRUPTED = 0, 2, 3, 4, 130
+
+
+def fail(message: str, code: int = NOT_STARTED) -> NoReturn:
+    print_error(message)
+    raise typer.Exit(code)
+
+
+def print_error(message: str) -> None:
+    """Print to standard error; on a terminal wrapped between words."""
+    from docstokg_assets.cli.output import print_message, stderr_console
+
+    print_message(stderr_console(), f"content: {message}")

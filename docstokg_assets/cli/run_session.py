@@ -1,0 +1,200 @@
+"""What `pull` and `resume` share: configuration, signals, log, progress display, the pass itself, report and last messages."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docstokg_assets.cli.exits import DISK_FULL, DONE, INCOMPLETE, INTERRUPTED, NOT_STARTED, fail
+from docstokg_assets.cli.output import print_message, stderr_console
+from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, StopSignals
+from docstokg_assets.reporting.rendering import format_time, plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from docstokg_assets.cli.options import Load
+    from docstokg_assets.cli.progress import RunDisplay
+    from docstokg_assets.config import ContentDownloadConfig
+    from docstokg_assets.engine.dispatcher import PassResult
+    from docstokg_assets.runs.run import DownloadRun, Services
+    from resources.catalog import QueueCounts
+    from resources.catalog.catalog import Catalog
+    from resources.catalog.queue import Years
+
+_SUMMARY = ("How works ended", "Waiting", "Files and folders")  # of the tables in summary.md
+_PHASES = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
+
+
+def load_with_contact(load: Load, **overrides: Any) -> ContentDownloadConfig:
+    """The configuration of a command that sends requests: it must name a contact address."""
+    from docstokg_assets.config import require_contact
+
+    config = load(**overrides).value
+    require_contact(config)
+    return config
+
+
+@contextmanager
+def disk_errors(config: ContentDownloadConfig) -> Iterator[None]:
+    """End the command with a message where the data folder or its disk fails."""
+    from resources.whole_file import disk_trouble
+
+    try:
+        yield
+    except OSError as error:
+        code = DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else NOT_STARTED
+        fail(f"{disk_trouble(error, config.data_root)}, then run the same command again.", code)
+
+
+@contextmanager
+def working_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple[ContentDownloadConfig, Path | None]]:
+    """A dry run works in a temporary folder, but under the rate limits of the real one."""
+    if not dry_run:
+        yield config, None
+        return
+    shared = config.data_root / "limits.sqlite3"
+    with tempfile.TemporaryDirectory(prefix="content-dry-run-") as folder:
+        temporary = {"data_root": Path(folder), "storage": type(config.storage)()}
+        temporary["artifacts"] = config.artifacts.model_copy(update={"root": None, "store": "fs"})
+        yield config.model_copy(update=temporary), shared if any(config.data_root.glob("limits.*")) else None
+
+
+@dataclass
+class RunSession:
+    """One pass of a command over the queue. The year and the run id say which works: those of a year, of a run, or all."""
+
+    services: Services
+    load: Callable[[], ContentDownloadConfig]
+    deadline: float | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        self.console = stderr_console()
+        self.signals = StopSignals(self.console)
+
+    def print(self, message: str) -> None:
+        print_message(self.console, message)
+
+    def drain(
+        self, run: DownloadRun, prepare: Callable[[RunDisplay], None], *, year: Years | None, run_id: str | None
+    ) -> PassResult:
+        """Call `prepare`, which fills the queue, download what is due, then write the report."""
+        from docstokg_assets.cli.progress import RunDisplay
+
+        catalog = self.services.catalog
+        self._year, self._run_id = year, run_id
+        self.signals.reload = lambda: run.reload_with(self.load)
+        with self.signals.handled(), _log_to(self.console, None if self.dry_run else run.folder / "run.log"):
+            with run, RunDisplay(self.console, dry_run=self.dry_run) as display:
+                prepare(display)
+                self._before = before = catalog.queue_counts(year, run_id)
+                due = before.total - before.done - before.retry
+                if not self.dry_run:
+                    works = f"{due:,} of {plural(before.total, 'work')} to do"
+                    self.print(f"run {run.run_id}: {works}, in {run.folder.parent}")
+                display.start_pass(due)
+                self._result = run.drain(
+                    year=year, of_run=run_id is not None, deadline_s=self.deadline, on_progress=display.update
+                )
+                display.end_pass(_PHASES.get(self._result.ended, self._result.ended))
+            if not self.dry_run and not self.signals.requested:
+                self._export_and_report(run)
+        return self._result
+
+    def _export_and_report(self, run: DownloadRun) -> None:
+        """Write the lake and summary.md. Both can be made again from the catalog, so the run does not fail without them."""
+        from rich.console import Console
+
+        from docstokg_assets.reporting import report as reports
+        from docstokg_assets.reporting.metrics import Scope
+        from docstokg_assets.runs.run import export_lake
+
+        services, config = self.services, self.services.config
+        try:
+            export_lake(services)
+            scope, now = Scope(None, run.run_id), datetime.now(UTC)
+            built = reports.build_report(
+                services.lake.files, config.data_root, scope, services.catalog, now, config.artifact_root
+            )
+            (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
+        except Exception:
+            logging.getLogger(__name__).warning("could not write the report", exc_info=True)
+            return
+        if services.catalog.outcome_counts(run_id=run.run_id):
+            Console().print(reports.to_terminal(built, only=_SUMMARY))
+
+    def exit_code(self, *, incomplete: bool) -> int:
+        """Print how the pass ended. `incomplete`: something besides works that are left went wrong."""
+        if self.signals.requested:
+            self.print(INTERRUPTED_MESSAGE)
+            return INTERRUPTED
+        left = 0
+        if not self.dry_run:
+            left = print_remaining(
+                self.console, self.services.catalog, self._before, self._result.finished, self._year, self._run_id
+            )
+        return INCOMPLETE if left or incomplete else DONE
+
+
+def print_remaining(
+    console: Console,
+    catalog: Catalog,
+    before: QueueCounts | None = None,
+    finished: int = 0,
+    year: Years | None = None,
+    run_id: str | None = None,
+) -> int:
+    """Print how many works were finished before, and how many are left until when; returns how many are left."""
+    counts = catalog.queue_counts(year, run_id)
+    left = counts.total - counts.done
+    if not counts.total:
+        print_message(console, "No matching works.")
+    elif before is not None and before.done:
+        also = "" if finished else "; nothing was downloaded again"
+        print_message(console, f"{before.done:,} of {plural(counts.total, 'work')} already finished{also}.")
+    if left:
+        due = catalog.next_due(year, run_id) if counts.queued_due == 0 else None
+        when = f" after {format_time(due)} UTC" if due is not None else ""
+        print_message(console, f"{plural(left, 'work')} not finished yet; run the same command again{when}.")
+    return left
+
+
+class _RunLog(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drop a line that the disk has no room for; reporting that would hide the message itself."""
+
+
+@contextmanager
+def _log_to(console: Console, file: Path | None) -> Iterator[None]:
+    """Show log records in one line each, and keep them with stack traces in a file, which is created with the first record."""
+    from docstokg_assets.cli.progress import ConsoleLogHandler
+
+    handlers: list[logging.Handler] = [ConsoleLogHandler(console)]
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        kept = _RunLog(file, delay=True, encoding="utf-8")
+        kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handlers.append(kept)
+    loggers = [logging.getLogger(name) for name in ("docstokg_assets", "resources")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.INFO)
+        for handler in handlers:
+            logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+            for handler in handlers:
+                logger.removeHandler(handler)
+        for handler in handlers:
+            handler.close()
