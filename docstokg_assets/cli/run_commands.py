@@ -158,7 +158,7 @@ def no_root_for_nothing(config: ContentDownloadConfig) -> Iterator[None]:
     """A data root that was made for a run of which nothing came, because its source refused, goes with it."""
     from docstokg_assets.sources import SourceError
     from resources.catalog.catalog import Catalog
-    from resources.catalog.database import CatalogError
+    from resources.catalog.errors import CatalogError
     from resources.http.errors import HttpError
 
     root = config.data_root

@@ -35,7 +35,7 @@ HOW_IT_ENDED = {"drained": "done", "deadline": "out of time", "stopped": "interr
 def exit_with_message(config: ContentDownloadConfig) -> Iterator[None]:
     """What keeps a run from its catalog, store or limiter ends the command with a message that says it."""
     from resources.artifacts.store import StoreError, StoreFull
-    from resources.catalog.database import CatalogError, CatalogFull
+    from resources.catalog.errors import CatalogError, CatalogFull
     from resources.rate_limit.stores import LimiterUnavailable
     from resources.whole_file import disk_trouble
 

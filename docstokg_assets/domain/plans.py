@@ -128,6 +128,8 @@ class Planner(Protocol):
 
 def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
     """Candidates in tier order and by rank, each URL once; resolvers that must ask stand where they will be asked."""
+    if work.deleted:
+        return Plan(work.work_id, (), DELETED_PLAN)
     steps: list[PlanStep] = []
     for resolver in resolvers:
         try:
