@@ -120,9 +120,7 @@ PLANS = Table(
         Column("work_id", TEXT, LAKE, "the work", origins=("works.work_id",)),
         Column("position", INT, LAKE, "the place in the order of trying, from 0"),
         Column("tier", TEXT, LAKE, "direct_oa, doi_redirect, landing_scrape or wayback", origins=_CHOICE),
-        Column(
-            "resolver", TEXT, LAKE, "the resolver that names the copy, or is to be queried for one", origins=_CHOICE
-        ),
+        Column("resolver", TEXT, LAKE, "the resolver that names the copy, or must be queried", origins=_CHOICE),
         Column("deferred", FLAG, LAKE, "whether the resolver must be queried first", origins=_CHOICE),
         Column("url", TEXT, LAKE, "the copy; empty where the resolver must be queried", origins=_COPIES),
         Column("host", TEXT, LAKE, "the host of the copy, or of the resolver's API", origins=_CHOICE),
@@ -147,29 +145,15 @@ ATTEMPTS = Table(
         Column("resolver", TEXT, _ATTEMPT_ROW, "the resolver that it was made for", origins=("plans.resolver",)),
         Column("url", TEXT, _ATTEMPT_ROW, "the URL, without credentials", required=True, origins=("plans.url",)),
         Column("verb", TEXT, _ATTEMPT_ROW, "GET, HEAD, POST, or ROBOTS for a request for robots.txt", required=True),
-        Column(
-            "status", TEXT, _ATTEMPT_ROW, "what happened, as a token (docs/reasons.md)", required=True, tokens=Status
-        ),
+        Column("status", TEXT, _ATTEMPT_ROW, "what happened, a token (docs/reasons.md)", required=True, tokens=Status),
         Column("http_status", INT, _ATTEMPT_ROW, "the status of the response"),
         Column("content_type", TEXT, _ATTEMPT_ROW, "the type that the response claimed", names={MANIFEST: "mime"}),
-        Column(
-            "elapsed_ms",
-            INT,
-            _ATTEMPT_ROW,
-            "from the request to the end of its response",
-            names={MANIFEST: "duration_ms"},
-        ),
+        Column("elapsed_ms", INT, _ATTEMPT_ROW, "from the request to the end", names={MANIFEST: "duration_ms"}),
         Column("bytes_written", BIG, _ATTEMPT_ROW, "bytes that arrived", names={MANIFEST: "size_bytes"}),
         Column("content_length_hdr", BIG, _ATTEMPT, "bytes that the response announced"),
         Column("reason", TEXT, _ATTEMPT_ROW, "why it brought no file, as a token (docs/reasons.md)", tokens=Reason),
         Column("extra", JSON, _ATTEMPT_ROW, "more, as JSON (docs/telemetry.md)", required=True),
-        Column(
-            "work_id",
-            TEXT,
-            _ATTEMPT,
-            "the work; empty where there is none, as for robots.txt",
-            origins=("plans.work_id",),
-        ),
+        Column("work_id", TEXT, _ATTEMPT, "the work; empty for robots.txt", origins=("plans.work_id",)),
         Column("year", INT, CATALOG | CSV, YEAR),
         Column("tier", TEXT, _ATTEMPT_ROW, "the tier of the plan", origins=("plans.tier",)),
         Column("role", TEXT, _ATTEMPT_ROW, "metadata, landing or artifact"),
@@ -215,9 +199,7 @@ OUTCOMES = Table(
         Column("classification", TEXT, _OUTCOME, "success, skip or error", required=True, tokens=Classification),
         Column("reason", TEXT, _OUTCOME, "how it ended, as a token (docs/reasons.md)", required=True, tokens=Reason),
         Column("kind", TEXT, _FILE, "what was stored: pdf, xml, html …", tokens=Kind),
-        Column(
-            "url", TEXT, _FILE | CSV, "the URL of the file, or the most promising that failed", origins=("plans.url",)
-        ),
+        Column("url", TEXT, _FILE | CSV, "the URL of the file, or the best that failed", origins=("plans.url",)),
         Column("resolver", TEXT, _FILE, "the resolver that named it", origins=("plans.resolver",)),
         Column("tier", TEXT, _FILE, "the tier of the plan", origins=("plans.tier",)),
         Column("http_status", INT, _OUTCOME, "the status of the last response"),
@@ -236,14 +218,7 @@ OUTCOMES = Table(
         Column("requests", INT, _STORED, "the number of requests made for it", required=True),
         Column("finished_at", TIME, _FILE | CSV, "when it ended so", required=True, names={MANIFEST: "created_at"}),
         Column("meta", JSON, CATALOG, "more: the other failures, the URL after redirects, the flags", required=True),
-        Column(
-            "revision",
-            BIG,
-            _STORED,
-            "grows with every change; the highest of a work counts",
-            required=True,
-            unique=True,
-        ),
+        Column("revision", BIG, _STORED, "grows with every change; the highest counts", required=True, unique=True),
         Column("flags", TEXTS, LAKE | MANIFEST | FILES, "what was noticed about the PDF, such as suspect-mismatch"),
     ),
     order={
@@ -260,9 +235,7 @@ ARTIFACTS = Table(
     (
         Column("id", BIG, CATALOG, "the position in the order of recording", key=True),
         Column("work_id", TEXT, CATALOG, "the work", required=True),
-        Column(
-            "url", TEXT, CATALOG, "the URL that it came from, in canonical form and without credentials", required=True
-        ),
+        Column("url", TEXT, CATALOG, "the URL, canonical and without credentials", required=True),
         Column("sha256", TEXT, CATALOG, "the SHA-256 of the bytes", required=True),
         Column("path", TEXT, CATALOG, "the file, below the root of the artifacts", required=True),
         Column("kind", TEXT, CATALOG, "pdf, xml, html …", tokens=Kind),
@@ -277,9 +250,7 @@ ARTIFACTS = Table(
         Column("run_id", TEXT, CATALOG, "the run that stored it", required=True),
         Column("stored_at", TIME, CATALOG, "when it was recorded", required=True),
         Column("final_url", TEXT, CATALOG, "the URL after redirects, where it is another"),
-        Column(
-            "derivation", TEXT, CATALOG, "how it was made from `derived_from`, such as an archive's capture of that URL"
-        ),
+        Column("derivation", TEXT, CATALOG, "how it was made from `derived_from`, e.g. archive-capture"),
         Column("derived_from", TEXT, CATALOG, "the URL of what it was made from"),
     ),
 )

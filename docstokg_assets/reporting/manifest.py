@@ -20,11 +20,12 @@ import orjson
 from docstokg_assets.reporting.rendering import csv_cell, iso
 from resources.catalog import Entry
 from resources.records import MANIFEST_SCHEMA_VERSION, AttemptRecord, Classification, Reason, Status
-from resources.tables import ATTEMPTS, OUTCOMES, Column, Into, Table, Type
+from resources.tables import ATTEMPTS, OUTCOMES, Column, Into, Type
 from resources.whole_file import whole_file
 
 log = logging.getLogger(__name__)
 
+_ATTEMPT_COLUMNS, _OUTCOME_COLUMNS = ATTEMPTS.columns_in(Into.MANIFEST), OUTCOMES.columns_in(Into.MANIFEST)
 _SKIPS = frozenset({Status.SKIPPED, Status.ROBOTS_DISALLOWED, Status.CONTENT_POLICY_SKIP})
 _OPENALEX_ID = re.compile(r"W\d+")
 _STAGES = {"metadata": "resolve", "landing": "landing", "artifact": "fetch"}
@@ -45,7 +46,7 @@ def manifest_row(rec: AttemptRecord, *, config_hash: str, end: Entry | None = No
         "schema_version": MANIFEST_SCHEMA_VERSION,
         "doc_id": doc_id(rec.work_id),
         "stage": _stage(rec),
-        **_cells(ATTEMPTS, rec, rec.extra),
+        **_cells(_ATTEMPT_COLUMNS, rec, rec.extra),
         "sha256": sha256,
         "path": brought.path if brought is not None else None,
         "retry_after_s": float(rec.retry_after_s) if rec.retry_after_s else 0,
@@ -54,11 +55,11 @@ def manifest_row(rec: AttemptRecord, *, config_hash: str, end: Entry | None = No
     }
 
 
-def _cells(table: Table, record: AttemptRecord | Entry, more: Mapping[str, Any]) -> dict[str, Any]:
+def _cells(columns: Iterable[Column], record: AttemptRecord | Entry, more: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of a record that go into the manifest. One that the record has no field for is in `more`."""
     return {
         column.name_in(Into.MANIFEST): _value(column, getattr(record, column.name, more.get(column.name)))
-        for column in table.columns_in(Into.MANIFEST)
+        for column in columns
     }
 
 
@@ -74,12 +75,9 @@ def _value(column: Column, value: Any) -> Any:
             return value
 
 
-def csv_cells(table: Table, record: AttemptRecord | Entry, more: Mapping[str, Any]) -> list[Any]:
-    """The columns of a record that go into the table's CSV file."""
-    return [
-        csv_cell(_csv_value(column, getattr(record, column.name, more.get(column.name))))
-        for column in table.columns_in(Into.CSV)
-    ]
+def csv_cells(columns: Iterable[Column], record: AttemptRecord | Entry, more: Mapping[str, Any]) -> list[Any]:
+    """The columns of a record that go into a CSV file."""
+    return [csv_cell(_csv_value(column, getattr(record, column.name, more.get(column.name)))) for column in columns]
 
 
 def _csv_value(column: Column, value: Any) -> Any:
@@ -106,7 +104,7 @@ def outcome_row(entry: Entry) -> dict[str, Any]:
         "record_type": "outcome",
         "schema_version": MANIFEST_SCHEMA_VERSION,
         "doc_id": doc_id(entry.work_id),
-        **_cells(OUTCOMES, entry, entry.meta),
+        **_cells(_OUTCOME_COLUMNS, entry, entry.meta),
     }
 
 
@@ -180,4 +178,5 @@ def write_last_csv(path: Path, latest: Iterable[Entry]) -> None:
     with whole_file(path) as temp, temp.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(OUTCOMES.names_in(Into.CSV))
-        writer.writerows(csv_cells(OUTCOMES, entry, entry.meta) for entry in latest)
+        columns = OUTCOMES.columns_in(Into.CSV)
+        writer.writerows(csv_cells(columns, entry, entry.meta) for entry in latest)

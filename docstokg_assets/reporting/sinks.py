@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _OTLP_WAITING = 10_000
 _OTLP_BATCH = 500
+_CSV_COLUMNS = ATTEMPTS.columns_in(Into.CSV)
 
 
 class RecordsDropped(Exception):
@@ -144,7 +145,7 @@ class CsvSink(_LineFile):
             self.append(_csv_line(ATTEMPTS.names_in(Into.CSV)))
 
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
-        self.append(_csv_line(csv_cells(ATTEMPTS, rec, rec.extra)))
+        self.append(_csv_line(csv_cells(_CSV_COLUMNS, rec, rec.extra)))
 
     def log_outcome(self, entry: Entry) -> None:
         return
