@@ -22,7 +22,7 @@ from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources.listing import Collected
 from docstokg_assets_tests.support.servers import Postgres
-from resources.catalog import Batch, Catalog
+from resources.catalog import Batch, Catalog, Committed
 from resources.lake.files import LakeFiles
 from resources.rate_limit.policies import DEFAULT_POLICIES
 
@@ -69,7 +69,7 @@ def time_commits(catalog: Catalog) -> list[float]:
     seconds: list[float] = []
     commit = catalog.commit
 
-    def timed(batch: Batch) -> list[str]:
+    def timed(batch: Batch) -> Committed:
         began = time.monotonic()
         try:
             return commit(batch)

@@ -108,7 +108,7 @@ def _remove_unused_root(config: ContentDownloadConfig) -> Iterator[None]:
     """Remove a data folder that was created for a run whose source failed before it listed any work."""
     from docstokg_assets.sources import SourceError
     from resources.catalog.catalog import Catalog
-    from resources.catalog.database import CatalogError
+    from resources.catalog.errors import CatalogError
     from resources.http.errors import HttpError
 
     root = config.data_root

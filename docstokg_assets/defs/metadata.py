@@ -8,11 +8,11 @@ from pathlib import Path
 
 import dagster as dg
 
-from docstokg_assets.lake.columns import COMES_FROM, MEANING, YEAR
 from docstokg_assets.lake.writer import SCHEMAS
 from docstokg_assets.reporting.reasons import REASON_TEXT
 from resources.catalog.rows import OutcomeCount
 from resources.records import ENDINGS, Reason
+from resources.tables import LAKE_TABLES, YEAR, Into
 
 Cell = str | int | float | bool | None
 
@@ -44,13 +44,19 @@ def columns(asset: str) -> dict[str, dg.TableSchema | dg.TableColumnLineage]:
         for table in tables
         for name, kind, meaning in (
             ("year", "int16", YEAR),
-            *((field.name, str(field.type), MEANING[table][field.name]) for field in SCHEMAS[table]),
+            *(
+                (c.name, str(SCHEMAS[table].field(c.name).type), c.meaning)
+                for c in LAKE_TABLES[table].columns_in(Into.LAKE)
+            ),
         )
     ]
     deps = {
-        _column(column): [dg.TableColumnDep(dg.AssetKey(_ASSET_OF[_table(each)]), _column(each)) for each in origins]
-        for column, origins in COMES_FROM.items()
-        if _table(column) in tables
+        _column(f"{table}.{c.name}"): [
+            dg.TableColumnDep(dg.AssetKey(_ASSET_OF[_table(each)]), _column(each)) for each in c.origins
+        ]
+        for table in tables
+        for c in LAKE_TABLES[table].columns
+        if c.origins
     }
     found: dict[str, dg.TableSchema | dg.TableColumnLineage] = {"dagster/column_schema": dg.TableSchema(schema)}
     return {**found, "dagster/column_lineage": dg.TableColumnLineage(deps)} if deps else found

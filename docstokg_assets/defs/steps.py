@@ -21,7 +21,7 @@ from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.runs.run import Services
 from docstokg_assets.sources import SourceError
 from resources.artifacts.store import StoreError
-from resources.catalog.database import CatalogError
+from resources.catalog.errors import CatalogError
 from resources.dagster_resources import (
     ArtifactStoreResource,
     CatalogResource,

@@ -128,6 +128,8 @@ class Planner(Protocol):
 
 def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
     """Candidates by tier and rank, each URL once; resolvers to query stand where they will be queried."""
+    if work.deleted:
+        return Plan(work.work_id, (), DELETED_PLAN)
     steps: list[PlanStep] = []
     for resolver in resolvers:
         try:

@@ -607,7 +607,8 @@ class Dispatcher:
                 requests=state.requests,
                 retry_at=retry_at,
                 progress=state.to_json() if retry_at is not None else None,
-                plan_hash=task.item.plan_hash,
+                plan_hash=state.plan_hash or task.item.plan_hash,
+                claimed_plan_hash=task.item.plan_hash,
             )
         )
 
@@ -649,6 +650,8 @@ class Dispatcher:
                 not_before=self._catalog.now() + seconds if seconds else 0.0,
                 reason=reason,
                 owner=self._settings.owner,
+                plan_hash=state.plan_hash,
+                claimed_plan_hash=task.item.plan_hash,
             )
         )
 

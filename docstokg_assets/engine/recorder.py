@@ -1,7 +1,7 @@
-"""Makes what happened durable, in order: catalog commit first, then the lines of the manifest. One thread for all workers.
+"""Make what happened durable, in order: first the catalog commit, then the lines of the manifest. One thread for all workers.
 
-What arrives while a commit is under way goes into the next one together, so commits grow with the load instead of slowing
-it. A work counts as done when its commit has returned; then, and not before, `done` is called for it.
+Events that arrive during a commit are committed together in the next one, so batches grow with the load. A work counts as
+done when its commit has returned; `done` is called for it after that.
 """
 
 from __future__ import annotations
@@ -9,20 +9,18 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from docstokg_assets.reporting.manifest import as_row
 from docstokg_assets.reporting.sinks import SinkSet
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import Batch, Finished, Parked
-from resources.catalog.rows import Entry as EndedWork
+from resources.catalog.rows import Batch, Entry, Finished, Parked
 from resources.records import AttemptRecord
 
 log = logging.getLogger(__name__)
 
 _MAX_BATCH = 1_000
-Entry = AttemptRecord | Finished | Parked
+Event = AttemptRecord | Finished | Parked
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,9 @@ class Recorder:
         done: Callable[[Finished | Parked, bool], None] = lambda entry, settled: None,
     ) -> None:
         self._catalog, self._sinks, self.done = catalog, sinks, done
-        self._inbox: queue.SimpleQueue[Entry | _Flush | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Event | _Flush | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
-        self._held: dict[str, list[AttemptRecord]] = {}  # lines of files that arrived: they say what became of the file
+        self._held: dict[str, list[AttemptRecord]] = {}  # attempts that brought a file; their lines name its path
         self.config_hash: str | None = None  # of a configuration that is not the one that the run began with
         self.failure: Exception | None = None
 
@@ -54,10 +52,10 @@ class Recorder:
         self._inbox.put(None)
         self._thread.join()
 
-    def record(self, entry: Entry) -> None:
-        if self.config_hash is not None and isinstance(entry, AttemptRecord):
-            entry = replace(entry, extra={**entry.extra, "config_hash": self.config_hash})
-        self._inbox.put(entry)
+    def record(self, event: Event) -> None:
+        if self.config_hash is not None and isinstance(event, AttemptRecord):
+            event = replace(event, extra={**event.extra, "config_hash": self.config_hash})
+        self._inbox.put(event)
 
     def flush(self) -> None:
         """Returns when all that was recorded before is durable, or cannot become so."""
@@ -75,10 +73,10 @@ class Recorder:
                 except queue.Empty:
                     break
             running = None not in items
-            entries = [item for item in items if isinstance(item, AttemptRecord | Finished | Parked)]
-            if entries and self.failure is None:
+            events = [item for item in items if isinstance(item, Event)]
+            if events and self.failure is None:
                 try:
-                    self._write(entries)
+                    self._write(events)
                 except Exception as error:  # whatever it is, the dispatcher must stop rather than work for nothing
                     log.error("the catalog could not be written: %s", error)
                     self.failure = error
@@ -86,34 +84,33 @@ class Recorder:
                 if isinstance(item, _Flush):
                     item.reached.set()
         for work_id in list(self._held):
-            self._tell(work_id, None)
+            self._log_work(work_id, None)
 
-    def _write(self, entries: Iterable[Entry]) -> None:
-        attempts = [e for e in entries if isinstance(e, AttemptRecord)]
-        finished = [e for e in entries if isinstance(e, Finished)]
-        parked = [e for e in entries if isinstance(e, Parked)]
-        lost = set(self._catalog.commit(Batch(attempts, finished, parked)))
+    def _write(self, events: Sequence[Event]) -> None:
+        attempts = [e for e in events if isinstance(e, AttemptRecord)]
+        finished = [e for e in events if isinstance(e, Finished)]
+        parked = [e for e in events if isinstance(e, Parked)]
+        committed = self._catalog.commit(Batch(attempts, finished, parked))
+        lost, ends = set(committed.lost), {end.work_id: end for end in committed.entries}
         for attempt in attempts:
             if attempt.work_id is not None and "sha256" in attempt.extra:
                 self._held.setdefault(attempt.work_id, []).append(attempt)
             else:
                 self._sinks.log_attempt(attempt)
-        settled = [end.work_id for end in finished if end.work_id not in lost and not end.outcome.leaves_as_is]
-        ends = {end.work_id: end for end in self._catalog.entries_of(settled)}
         for item in finished:
             if item.work_id in lost:
                 log.warning("%s was taken over by another process; its outcome here is not recorded", item.work_id)
             end = ends.get(item.work_id)
-            self._tell(item.work_id, end)
-            opened_again = end is not None and end.retry_at != item.retry_at
-            self.done(item, item.work_id not in lost and not opened_again)
+            self._log_work(item.work_id, end)
+            reopened = end is not None and end.retry_at != item.retry_at
+            self.done(item, item.work_id not in lost and not reopened)
         for back in parked:
-            self._tell(back.work_id, None)
+            self._log_work(back.work_id, None)
             self.done(back, back.work_id not in lost)
 
-    def _tell(self, work_id: str, end: EndedWork | None) -> None:
-        """The lines of a work that has come to its end, or to a pause; the outcome as the catalog has it."""
+    def _log_work(self, work_id: str, end: Entry | None) -> None:
+        """Write the lines of a work that has ended or was parked; `end` is its outcome as recorded."""
         for attempt in self._held.pop(work_id, ()):
             self._sinks.log_attempt(attempt, end)
         if end is not None:
-            self._sinks.log_outcome(as_row(end))
+            self._sinks.log_outcome(end)

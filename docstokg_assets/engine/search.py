@@ -36,7 +36,7 @@ from docstokg_assets.resolvers.answers import license_name
 from docstokg_assets.resolvers.registry import Resolution, Resolver, ResolverContext, ResolverResult
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore, StoreError
-from resources.catalog.database import CatalogError
+from resources.catalog.errors import CatalogError
 from resources.http.attempts import AttemptLog
 from resources.http.canonical import host_of
 from resources.http.errors import HttpError, Interrupted
@@ -123,11 +123,12 @@ class SearchState:
     waits: int = 0  # how often the work was given back for a broken host that would soon be tried again
     kept: KeptCopy | None = None  # then nothing else is asked
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
+    plan_hash: str | None = None  # of the plan that this search executes
 
     @classmethod
     def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> SearchState:
         """From the plan, and from what an earlier part of the same search left."""
-        state = cls()
+        state = cls(plan_hash=plan.hash)
         for step in plan.steps:
             if step.candidate is None:
                 state.to_ask.append((step.tier, step.rank, step.resolver))

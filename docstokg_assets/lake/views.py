@@ -1,4 +1,4 @@
-"""DuckDB over the lake: the views that people and reports query, and the ways to open them. Writing parts is `lake`'s.
+"""DuckDB over the lake: the views that people and reports query, and the ways to open them. Parts are written in `writer.py`.
 
 Each view shows the latest row of its key, so that an export that was repeated after a crash shows nowhere. A table
 without parts is an empty view with the right columns; a column that old parts lack is NULL.
@@ -13,10 +13,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from docstokg_assets.lake.writer import SCHEMAS, Exported, LakeWriter, ManifestSource, export_manifest
+from docstokg_assets.lake.writer import SCHEMAS, Exported, LakeWriter, export_manifest
+from resources.catalog import Catalog
 from resources.errors import ExplainedError
 from resources.lake.files import LakeFiles, LakeFolder, quoted
 from resources.records import Answer
+from resources.tables import OUTCOMES, Into
 from resources.whole_file import whole_file
 
 # Which of several rows with one key is shown. `year` among the keys lets a filter on it skip the other folders.
@@ -28,10 +30,8 @@ _LATEST: Mapping[str, str] = {
     "outcomes": "row_number() OVER (PARTITION BY work_id ORDER BY revision DESC) = 1",
     "metrics": "row_number() OVER (PARTITION BY year, scope, name, computed_at) = 1",
 }
-_ARTIFACTS = """
-CREATE OR REPLACE VIEW artifacts AS
-SELECT work_id, year, title, doi, kind, path, sha256, bytes, content_type, license, version, html_paths,
-       url, resolver, tier, run_id, finished_at, flags
+_ARTIFACTS = f"""
+CREATE OR REPLACE VIEW artifacts AS SELECT {", ".join(OUTCOMES.names_in(Into.FILES))}
 FROM outcomes WHERE path IS NOT NULL AND reason IN ('ok', 'not-modified', 'html-only')
 """
 
@@ -73,8 +73,8 @@ def write_telemetry_duckdb(lake: LakeFiles) -> None:
         _with_views(duckdb.connect(str(temp)), lake).close()
 
 
-def export_new_rows(catalog: ManifestSource, lake: LakeFiles) -> Exported:
-    """What the catalog learnt since the last export goes into the lake, and the views file sees it."""
+def export_new_rows(catalog: Catalog, lake: LakeFiles) -> Exported:
+    """Export what is new in the catalog since the last export to the lake, and rewrite the views file."""
     exported = export_manifest(catalog, LakeWriter(lake))
     write_telemetry_duckdb(lake)
     return exported

@@ -1,8 +1,8 @@
-"""The Parquet lake: what the catalog knows, as immutable parts that any tool can read. Writes; reading is `views.py`.
+"""Write the Parquet lake: what the catalog knows, as immutable parts that any tool can read. Reading is in `views.py`.
 
-`<table>/year=YYYY/part-<ulid>.parquet`, year=0 where the year is unknown. A part is never changed. Whether it is a
-file or an object is `resources.lake`'s business. A crash between a part and its noted position exports the same rows twice;
-the views take the latest row of each key, so that it shows nowhere.
+`<table>/year=YYYY/part-<ulid>.parquet`, year=0 where the year is unknown. A part is never changed; it is a file or an object
+(`resources.lake`). Names and types of the columns are declared in `resources.tables`. A crash between a part and its noted
+position exports the same rows twice; the views take the latest row of each key, so that it shows nowhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -21,137 +21,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from ulid import ULID
 
-from docstokg_assets.domain.works import WORK_FIELDS, Location, Work
-from resources.catalog.catalog import Columns
+from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
+from resources.catalog import Catalog
+from resources.catalog.queries import Columns
 from resources.lake.files import LakeFiles
+from resources.tables import LAKE_TABLES, OUTCOMES, Column, Into, Type
 
 BATCH_ROWS = 10_000
 
-_TEXT, _INT, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
-_TIME, _TEXTS = pa.timestamp("us", tz="UTC"), pa.list_(pa.string())
-_LOCATION = pa.struct(
-    [(name, _TEXT) for name in ("landing_url", "pdf_url")]
-    + [("is_oa", _FLAG)]
-    + [(name, _TEXT) for name in ("version", "license", "source", "source_type")]
-)
-_LOCATIONS = pa.list_(_LOCATION)
-
-# Part of the public contract: columns may be added at the end, never renamed or retyped. `year` is the folder's name.
-SCHEMAS: Mapping[str, pa.Schema] = {
-    "works": pa.schema(
-        {
-            "work_id": _TEXT,
-            "title": _TEXT,
-            "publication_date": _TEXT,
-            "doi": _TEXT,
-            "arxiv_id": _TEXT,
-            "pmid": _TEXT,
-            "pmcid": _TEXT,
-            "type": _TEXT,
-            "language": _TEXT,
-            "is_oa": _FLAG,
-            "oa_status": _TEXT,
-            "locations": _LOCATIONS,
-            "urls": _TEXTS,
-            "updated_date": _TEXT,
-            "fetched_at": _TIME,
-            "agency": _TEXT,
-            "has_content": _FLAG,
-        }
-    ),
-    "plans": pa.schema(
-        {
-            "work_id": _TEXT,
-            "position": _INT,
-            "tier": _TEXT,
-            "resolver": _TEXT,
-            "deferred": _FLAG,
-            "url": _TEXT,
-            "host": _TEXT,
-            "target": _TEXT,
-            "version": _TEXT,
-            "license": _TEXT,
-            "plan_hash": _TEXT,
-            "planned_at": _TIME,
-        }
-    ),
-    "attempts": pa.schema(
-        {
-            "run_id": _TEXT,
-            "worker_id": _TEXT,
-            "seq": _INT,
-            "ts": _TIME,
-            "work_id": _TEXT,
-            "resolver": _TEXT,
-            "tier": _TEXT,
-            "role": _TEXT,
-            "host": _TEXT,
-            "url": _TEXT,
-            "canonical_url": _TEXT,
-            "verb": _TEXT,
-            "status": _TEXT,
-            "reason": _TEXT,
-            "http_status": _INT,
-            "content_type": _TEXT,
-            "elapsed_ms": _INT,
-            "bytes_written": _INT,
-            "content_length_hdr": _INT,
-            "attempt": _INT,
-            "retry_after_s": _REAL,
-            "cache_hit": _FLAG,
-            "extra": _TEXT,  # JSON
-        }
-    ),
-    "outcomes": pa.schema(
-        {
-            "work_id": _TEXT,
-            "title": _TEXT,
-            "doi": _TEXT,
-            "classification": _TEXT,
-            "reason": _TEXT,
-            "kind": _TEXT,
-            "url": _TEXT,
-            "resolver": _TEXT,
-            "tier": _TEXT,
-            "http_status": _INT,
-            "path": _TEXT,
-            "sha256": _TEXT,
-            "bytes": _INT,
-            "content_type": _TEXT,
-            "license": _TEXT,
-            "version": _TEXT,
-            "html_paths": _TEXTS,
-            "fallback_chain": _TEXTS,
-            "retry_at": _TIME,
-            "run_id": _TEXT,
-            "config_hash": _TEXT,
-            "ttfp_ms": _INT,
-            "requests": _INT,
-            "finished_at": _TIME,
-            "revision": _INT,
-            "flags": _TEXTS,
-        }
-    ),
-    "metrics": pa.schema(
-        {
-            "scope": _TEXT,
-            "name": _TEXT,
-            "value": _REAL,
-            "target": _REAL,
-            "ok": _FLAG,
-            "computed_at": _TIME,
-        }
-    ),
+_LOCATION = pa.struct([(name, pa.bool_() if name == "is_oa" else pa.string()) for name in LOCATION_FIELDS])
+_ARROW_TYPES: Mapping[Type, pa.DataType] = {
+    **dict.fromkeys((Type.TEXT, Type.JSON), pa.string()),
+    **dict.fromkeys((Type.INT, Type.BIG), pa.int64()),
+    Type.REAL: pa.float64(),
+    Type.FLAG: pa.bool_(),
+    Type.TIME: pa.timestamp("us", tz="UTC"),
+    Type.TEXTS: pa.list_(pa.string()),
+    Type.LOCATIONS: pa.list_(_LOCATION),
 }
-
-
-class ManifestSource(Protocol):
-    """What an export needs of the catalog; `resources.catalog.Catalog` has it."""
-
-    def attempt_columns_after(self, position: int, limit: int) -> Columns: ...
-    def entry_columns_after(self, revision: int, limit: int) -> Columns: ...
-    def export_position(self, name: str) -> int: ...
-    def set_export_position(self, name: str, position: int) -> None: ...
+# `year` is the folder's name.
+SCHEMAS: Mapping[str, pa.Schema] = {
+    name: pa.schema({column.name: _ARROW_TYPES[column.type] for column in table.columns_in(Into.LAKE)})
+    for name, table in LAKE_TABLES.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +69,14 @@ class LakeWriter:
         """The same for rows that come column by column, `year` among the columns."""
         parts: dict[int, str] = {}
         writers: dict[int, pq.ParquetWriter] = {}
-        schema, name = SCHEMAS[table], f"part-{ULID()}.parquet"
+        columns, schema = LAKE_TABLES[table].columns_in(Into.LAKE), SCHEMAS[table]
+        name = f"part-{ULID()}.parquet"
         with ExitStack() as stack:
             for page in pages:
-                years = pa.array([year or 0 for year in page["year"]], _INT)
-                batch = pa.RecordBatch.from_arrays([_array(field, page[field.name]) for field in schema], schema=schema)
+                years = pa.array([year or 0 for year in page["year"]], pa.int64())
+                batch = pa.RecordBatch.from_arrays(
+                    [_array(column, page[column.name]) for column in columns], schema=schema
+                )
                 for year in years.unique().to_pylist():
                     if year not in writers:
                         parts[year] = f"{table}/year={year}/{name}"
@@ -259,32 +154,34 @@ def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iter
         yield {name: [row.get(name) for row in batch] for name in names}
 
 
-def _array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
+def _array(column: Column, cells: Sequence[Any]) -> pa.Array:
     """Cells come as records have them, or as the catalog stores them: seconds, 0 and 1, JSON, an empty text for no run."""
-    if field.type == _TIME:
-        return _times(cells)
-    if field.type == _LOCATIONS:
-        return _lists(cells)
-    if field.type == _FLAG:
-        return pa.array(cells).cast(_FLAG)
-    if field.type == _TEXT and field.name not in ("extra", "run_id"):
-        return pa.array(cells, _TEXT)
-    elif field.type == _TEXTS:
-        cells = [orjson.loads(cell) if isinstance(cell, str) else cell for cell in cells]
-    elif field.name == "extra":
-        cells = [cell if isinstance(cell, str) else orjson.dumps(cell or {}, default=str).decode() for cell in cells]
-    elif field.name == "run_id":
-        cells = [cell or None for cell in cells]
-    return pa.array(cells, field.type)
+    match column.type:
+        case Type.TIME:
+            return _times(cells)
+        case Type.LOCATIONS:
+            return _locations(cells)
+        case Type.FLAG:
+            return pa.array(cells).cast(pa.bool_())
+        case Type.TEXTS:
+            cells = [orjson.loads(cell) if isinstance(cell, str) else cell for cell in cells]
+        case Type.JSON:
+            cells = [
+                cell if isinstance(cell, str) else orjson.dumps(cell or {}, default=str).decode() for cell in cells
+            ]
+        case Type.TEXT if column.empty_for_none:
+            cells = [cell or None for cell in cells]
+    return pa.array(cells, _ARROW_TYPES[column.type])
 
 
 def _times(cells: Sequence[datetime | float | None]) -> pa.Array:
+    time = _ARROW_TYPES[Type.TIME]
     if any(isinstance(cell, datetime) for cell in cells):
-        return pa.array(cells, _TIME)
-    return pc.round(pc.multiply(pa.array(cells, _REAL), 1e6)).cast(_INT).cast(_TIME)
+        return pa.array(cells, time)
+    return pc.round(pc.multiply(pa.array(cells, pa.float64()), 1e6)).cast(pa.int64()).cast(time)
 
 
-def _lists(cells: Sequence[Sequence[Location]]) -> pa.Array:
+def _locations(cells: Sequence[Sequence[Location]]) -> pa.Array:
     """Column by column: Arrow takes many times as long to look through as many small dicts."""
     flat = [location for cell in cells for location in cell]
     columns = [pa.array([getattr(location, field.name) for location in flat], field.type) for field in _LOCATION]
@@ -300,15 +197,15 @@ def work_columns(works: Iterable[Work], fetched_at: datetime) -> Iterator[Column
         yield {**columns, "fetched_at": [fetched_at] * len(page)}
 
 
-def export_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
+def export_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
     """Everything past the last export becomes new parts; only then the positions move on."""
     return _export(catalog, lake, catalog.export_position("lake.attempts"), catalog.export_position("lake.outcomes"))
 
 
-def _export(catalog: ManifestSource, lake: LakeWriter, after_attempt: int, after_outcome: int) -> Exported:
+def _export(catalog: Catalog, lake: LakeWriter, after_attempt: int, after_outcome: int) -> Exported:
     attempts, outcomes = ExportCursor(after_attempt, "id"), ExportCursor(after_outcome, "revision")
     parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
-    pages = (_with_flags(page) for page in outcomes.pages(catalog.entry_columns_after))
+    pages = (_with_meta(page) for page in outcomes.pages(catalog.entry_columns_after))
     parts += lake.append_columns("outcomes", pages)
     if attempts.count:
         catalog.set_export_position("lake.attempts", attempts.position)
@@ -317,12 +214,13 @@ def _export(catalog: ManifestSource, lake: LakeWriter, after_attempt: int, after
     return Exported(attempts.count, outcomes.count, parts)
 
 
-def _with_flags(page: Columns) -> Columns:
-    """What was noticed about a file stands in the outcome's `meta`; for queries it has a column of its own."""
-    return {**page, "flags": [orjson.loads(meta).get("flags", []) for meta in page["meta"]]}
+def _with_meta(page: Columns) -> Columns:
+    """With the columns that the catalog keeps in the outcome's `meta`."""
+    metas = [orjson.loads(meta) for meta in page["meta"]]
+    return {**page, **{c.name: [meta.get(c.name, _ABSENT.get(c.type)) for meta in metas] for c in _IN_META}}
 
 
-def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
+def rebuild_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
     """All attempts and outcomes anew, wherever an export of another process may be. The old parts go when the new ones are
     there, so that a reader always sees each row."""
     old = [*lake.files.parts("attempts"), *lake.files.parts("outcomes")]
@@ -330,6 +228,10 @@ def rebuild_manifest(catalog: ManifestSource, lake: LakeWriter) -> Exported:
     for part in old:
         lake.files.remove(part)
     return exported
+
+
+_IN_META = [column for column in OUTCOMES.columns_in(Into.LAKE) if not column.into & Into.CATALOG]
+_ABSENT: Mapping[Type, Any] = {Type.TEXTS: []}
 
 
 class ExportCursor:

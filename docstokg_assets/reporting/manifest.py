@@ -1,7 +1,8 @@
-"""The rows of a run's manifest (schema v3) and the small files beside it. Pure but for two writers; sinks write lines.
+"""The rows of a run's manifest (schema v3) and of its CSV files, and the writers of the small files beside it. The columns are
+declared in `resources.tables`; sinks write the lines.
 
 A row is one of three `record_type`s: `attempt` (one network action or one decision not to act), `outcome` (how a work
-ended) and `summary` (the run's counters). The catalog is the truth; all of this can be made again from it.
+ended) and `summary` (the run's counters). All of this can be made again from the catalog.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,15 @@ import orjson
 from docstokg_assets.reporting.rendering import csv_cell, iso
 from resources.catalog import Entry
 from resources.records import MANIFEST_SCHEMA_VERSION, AttemptRecord, Classification, Reason, Status
+from resources.tables import ATTEMPTS, OUTCOMES, Column, Into, Type
 from resources.whole_file import whole_file
 
 log = logging.getLogger(__name__)
 
-LAST_COLUMNS = ("work_id", "path", "sha256", "size", "url", "finished_at")
+_ATTEMPT_COLUMNS, _OUTCOME_COLUMNS = ATTEMPTS.columns_in(Into.MANIFEST), OUTCOMES.columns_in(Into.MANIFEST)
 _SKIPS = frozenset({Status.SKIPPED, Status.ROBOTS_DISALLOWED, Status.CONTENT_POLICY_SKIP})
 _OPENALEX_ID = re.compile(r"W\d+")
 _STAGES = {"metadata": "resolve", "landing": "landing", "artifact": "fetch"}
-
-
-def as_row(record: AttemptRecord | Entry) -> dict[str, Any]:
-    """A record as a row; its values are shared, not copied."""
-    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def doc_id(work_id: str | None) -> str | None:
@@ -41,41 +37,59 @@ def doc_id(work_id: str | None) -> str | None:
 
 
 def manifest_row(rec: AttemptRecord, *, config_hash: str, end: Entry | None = None) -> dict[str, Any]:
-    """The line of one attempt. With the outcome of its work, the attempt that brought the file says where it is and who was
-    tried before. `config_hash` is that of the run; an attempt under another configuration names its own."""
+    """The line of one attempt. Given the outcome of its work, the attempt that brought the file names its path and the resolvers
+    that were tried before. `config_hash` is that of the run; an attempt under another configuration names its own."""
     sha256 = rec.extra.get("sha256")
     brought = end if end is not None and sha256 is not None and end.sha256 == sha256 else None
     return {
         "record_type": "attempt",
         "schema_version": MANIFEST_SCHEMA_VERSION,
-        "run_id": rec.run_id,
         "doc_id": doc_id(rec.work_id),
         "stage": _stage(rec),
-        "url": rec.url,
-        "canonical_url": rec.canonical_url,
-        "host": rec.host,
-        "verb": rec.verb,
-        "role": rec.role,
-        "status": rec.status,
-        "reason": rec.reason,
-        "http_status": rec.http_status,
-        "mime": rec.content_type,
-        "size_bytes": rec.bytes_written,
+        **_cells(_ATTEMPT_COLUMNS, rec, rec.extra),
         "sha256": sha256,
         "path": brought.path if brought is not None else None,
-        "attempt": rec.attempt,
-        "duration_ms": rec.elapsed_ms,
         "retry_after_s": float(rec.retry_after_s) if rec.retry_after_s else 0,
-        "cache_hit": rec.cache_hit,
-        "resolver": rec.resolver,
-        "tier": rec.tier,
         "fallback_chain": list(brought.fallback_chain) if brought is not None else [],
-        "created_at": iso(rec.ts),
         "config_hash": rec.extra.get("config_hash", config_hash),
-        "worker_id": rec.worker_id,
-        "seq": rec.seq,
-        "extra": dict(rec.extra),
     }
+
+
+def _cells(columns: Iterable[Column], record: AttemptRecord | Entry, more: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a record that go into the manifest. One that the record has no field for is in `more`."""
+    return {
+        column.name_in(Into.MANIFEST): _value(column, getattr(record, column.name, more.get(column.name)))
+        for column in columns
+    }
+
+
+def _value(column: Column, value: Any) -> Any:
+    match column.type:
+        case Type.TIME:
+            return iso(value)
+        case Type.TEXTS:
+            return list(value or ())
+        case Type.JSON:
+            return dict(value)
+        case _:
+            return value
+
+
+def csv_cells(columns: Iterable[Column], record: AttemptRecord | Entry, more: Mapping[str, Any]) -> list[Any]:
+    """The columns of a record that go into a CSV file."""
+    return [csv_cell(_csv_value(column, getattr(record, column.name, more.get(column.name)))) for column in columns]
+
+
+def _csv_value(column: Column, value: Any) -> Any:
+    match column.type:
+        case Type.TIME:
+            return iso(value)
+        case Type.REAL:
+            return None if value is None else float(value)
+        case Type.JSON | Type.TEXTS:
+            return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        case _:
+            return value
 
 
 def _stage(rec: AttemptRecord) -> str:
@@ -84,35 +98,13 @@ def _stage(rec: AttemptRecord) -> str:
     return "precheck" if rec.verb == "HEAD" else _STAGES.get(rec.role or "", "fetch")
 
 
-def outcome_row(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The line of one work, from its row of the catalog (`as_row(entry)`)."""
+def outcome_row(entry: Entry) -> dict[str, Any]:
+    """The line of one work."""
     return {
         "record_type": "outcome",
         "schema_version": MANIFEST_SCHEMA_VERSION,
-        "run_id": entry.get("run_id"),
-        "doc_id": doc_id(entry["work_id"]),
-        "work_id": entry["work_id"],
-        "title": entry.get("title"),
-        "year": entry.get("year"),
-        "classification": entry["classification"],
-        "reason": entry["reason"],
-        "kind": entry.get("kind"),
-        "url": entry.get("url"),
-        "http_status": entry.get("http_status"),
-        "path": entry.get("path"),
-        "content_type": entry.get("content_type"),
-        "html_paths": list(entry.get("html_paths") or ()),
-        "sha256": entry.get("sha256"),
-        "size_bytes": entry.get("bytes"),
-        "license": entry.get("license"),
-        "version": entry.get("version"),
-        "resolver": entry.get("resolver"),
-        "tier": entry.get("tier"),
-        "fallback_chain": list(entry.get("fallback_chain") or ()),
-        "flags": list((entry.get("meta") or {}).get("flags", ())),
-        "retry_at": iso(entry.get("retry_at")),
-        "created_at": iso(entry.get("finished_at")),
-        "config_hash": entry.get("config_hash"),
+        "doc_id": doc_id(entry.work_id),
+        **_cells(_OUTCOME_COLUMNS, entry, entry.meta),
     }
 
 
@@ -185,7 +177,6 @@ def write_last_csv(path: Path, latest: Iterable[Entry]) -> None:
     """`manifest.last.csv`: the latest works with a file, newest first, as a quick hint of what is there."""
     with whole_file(path) as temp, temp.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(LAST_COLUMNS)
-        for end in latest:
-            cells = (end.work_id, end.path, end.sha256, end.bytes, end.url, iso(end.finished_at))
-            writer.writerow([csv_cell(cell) for cell in cells])
+        writer.writerow(OUTCOMES.names_in(Into.CSV))
+        columns = OUTCOMES.columns_in(Into.CSV)
+        writer.writerows(csv_cells(columns, entry, entry.meta) for entry in latest)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from docstokg_assets.reporting.manifest import as_row, metrics_summary, write_last_csv, write_metrics
+from docstokg_assets.reporting.manifest import metrics_summary, write_last_csv, write_metrics
 from docstokg_assets.reporting.sinks import CsvSink, JsonlSink
 from resources.catalog import Catalog, Run, StoredAttempt
 from resources.whole_file import whole_file
@@ -63,7 +63,7 @@ def rebuild_lines(catalog: Catalog, folder: Path, run: Run) -> int:
                 rows.log_attempt(stored.record)
             count += len(page)
         for entry in catalog.entries(run_id=run.run_id):
-            jsonl.log_outcome(as_row(entry))
+            jsonl.log_outcome(entry)
         if run.summary is not None:
             jsonl.log_summary(run.summary)
     return count

@@ -18,23 +18,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol, Self, TextIO
 
 import orjson
 
-from docstokg_assets.reporting.manifest import attempt_failed, manifest_row, outcome_row, summary_row
-from docstokg_assets.reporting.rendering import csv_cell, iso, printable
+from docstokg_assets.reporting.manifest import attempt_failed, csv_cells, manifest_row, outcome_row, summary_row
+from docstokg_assets.reporting.rendering import printable
 from resources.catalog import Entry
 from resources.otlp import Event, OtlpError, OtlpLogs
-from resources.records import AttemptRecord
+from resources.records import AttemptRecord, Classification
+from resources.tables import ATTEMPTS, Into
 
 log = logging.getLogger(__name__)
 
 _OTLP_WAITING = 10_000
 _OTLP_BATCH = 500
-CSV_COLUMNS = tuple(field.name for field in fields(AttemptRecord))
+_CSV_COLUMNS = ATTEMPTS.columns_in(Into.CSV)
 
 
 class RecordsDropped(Exception):
@@ -51,8 +51,7 @@ class AttemptSink(Protocol):
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
         """`end` is the outcome of the attempt's work, where it is known already."""
 
-    def log_outcome(self, row: Mapping[str, Any]) -> None:
-        """`row` is the work's row of the catalog (`manifest.as_row(entry)`)."""
+    def log_outcome(self, entry: Entry) -> None: ...
 
     def log_summary(self, summary: Mapping[str, Any]) -> None: ...
 
@@ -125,8 +124,8 @@ class JsonlSink(_LineFile):
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
         self._log(manifest_row(rec, config_hash=self._config_hash, end=end))
 
-    def log_outcome(self, row: Mapping[str, Any]) -> None:
-        self._log(outcome_row(row))
+    def log_outcome(self, entry: Entry) -> None:
+        self._log(outcome_row(entry))
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
         self._log({**summary_row(summary), "config_hash": self._config_hash})
@@ -143,16 +142,12 @@ class CsvSink(_LineFile):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         if path.stat().st_size == 0:
-            self.append(_csv_line(CSV_COLUMNS))
+            self.append(_csv_line(ATTEMPTS.names_in(Into.CSV)))
 
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
-        cells = {name: getattr(rec, name) for name in CSV_COLUMNS}
-        cells["ts"] = iso(rec.ts)
-        cells["retry_after_s"] = None if rec.retry_after_s is None else float(rec.retry_after_s)
-        cells["extra"] = orjson.dumps(rec.extra, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-        self.append(_csv_line(tuple(cells.values())))
+        self.append(_csv_line(csv_cells(_CSV_COLUMNS, rec, rec.extra)))
 
-    def log_outcome(self, row: Mapping[str, Any]) -> None:
+    def log_outcome(self, entry: Entry) -> None:
         return
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
@@ -161,7 +156,7 @@ class CsvSink(_LineFile):
 
 def _csv_line(cells: Sequence[Any]) -> bytes:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow([csv_cell(cell) for cell in cells])
+    csv.writer(line, lineterminator="\n").writerow(cells)
     return line.getvalue().encode()
 
 
@@ -180,9 +175,9 @@ class ConsoleSink(_Closing):
         whose = f"{rec.work_id or '-'} {rec.resolver or '-'}"
         self._say(f"{rec.ts:%H:%M:%S} {rec.status:<20} {why:<22} {took:>9}  {whose} {rec.url}")
 
-    def log_outcome(self, row: Mapping[str, Any]) -> None:
-        where = row.get("path") or row.get("url") or ""
-        self._say(f"{row['work_id']} → {row['classification']} ({row['reason']}) {where}")
+    def log_outcome(self, entry: Entry) -> None:
+        where = entry.path or entry.url or ""
+        self._say(f"{entry.work_id} → {entry.classification} ({entry.reason}) {where}")
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
         totals = ", ".join(f"{name} {value}" for name, value in summary.items() if isinstance(value, int))
@@ -220,9 +215,10 @@ class OtlpSink(_Closing):
         said = f"{rec.verb} {rec.url}: {rec.status}" + (f" ({rec.reason})" if rec.reason else "")
         self._put(_event(row, rec.ts.timestamp(), said, warns=attempt_failed(row)))
 
-    def log_outcome(self, row: Mapping[str, Any]) -> None:
-        said = f"{row['work_id']}: {row['classification']} ({row['reason']})"
-        self._put(_event(outcome_row(row), row["finished_at"], said, warns=row["classification"] == "error"))
+    def log_outcome(self, entry: Entry) -> None:
+        said = f"{entry.work_id}: {entry.classification} ({entry.reason})"
+        warns = entry.classification is Classification.ERROR
+        self._put(_event(outcome_row(entry), entry.finished_at, said, warns=warns))
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
         row = {**summary_row(summary), "config_hash": self._config_hash}
@@ -311,8 +307,8 @@ class SinkSet(_Closing):
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
         self._each(lambda sink: sink.log_attempt(rec, end))
 
-    def log_outcome(self, row: Mapping[str, Any]) -> None:
-        self._each(lambda sink: sink.log_outcome(row))
+    def log_outcome(self, entry: Entry) -> None:
+        self._each(lambda sink: sink.log_outcome(entry))
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
         self._each(lambda sink: sink.log_summary(summary))

@@ -61,7 +61,7 @@ from docstokg_assets.sources.urls import read_urls
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
-from resources.catalog.database import CatalogError
+from resources.catalog.errors import CatalogError
 from resources.catalog.queue import Years
 from resources.catalog.rows import Run
 from resources.clock import SystemClock, utc

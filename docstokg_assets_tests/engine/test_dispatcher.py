@@ -324,6 +324,22 @@ def test_a_record_that_cannot_be_read_costs_its_work_and_not_the_pass(config_of:
         assert services.catalog.queue_counts().done == 2
 
 
+@pytest.mark.requirement("CAT-3")
+def test_a_failed_work_does_not_reopen_for_the_plan_that_was_executed(config_of: ConfigOf) -> None:
+    """It was put into the queue with the plan of an older configuration; the search made its plan from the new one."""
+    nowhere = Work("W1", title="Work 1", year=2024, doi="10.1/x")
+    with open_services(config_of()) as services, DownloadRun(services) as run:
+        run.store_and_enqueue([nowhere])
+    with open_services(config_of(resolvers__order=["openalex", "unpaywall"])) as services:
+        claimed = services.catalog.plan_hashes(["W1"])
+        with DownloadRun(services) as run:
+            assert run.drain().finished == 1
+        assert services.catalog.plan_hashes(["W1"]) != claimed
+        with DownloadRun(services) as run:
+            planned = run.store_and_enqueue([nowhere])
+    assert (planned.reopened, planned.unchanged) == (0, 1)
+
+
 @pytest.mark.requirement("CAT-2")
 def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
     config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch

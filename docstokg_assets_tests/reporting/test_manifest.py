@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from docstokg_assets.reporting.manifest import (
-    as_row,
     manifest_row,
     metrics_summary,
     outcome_row,
@@ -21,6 +20,7 @@ from docstokg_assets.reporting.manifest import (
     write_metrics,
 )
 from resources.catalog import Catalog
+from resources.catalog.rows import values_of
 from resources.records import Classification, Reason, Status
 
 Make = Callable[..., Any]
@@ -71,9 +71,7 @@ def test_a_work_that_is_not_from_openalex_keeps_its_name(make_attempt: Make) -> 
 
 @pytest.mark.requirement("TEL-4")
 def test_an_outcome_row_says_what_became_of_the_work(make_finished: Make, make_entry: Make) -> None:
-    row = outcome_row(
-        as_row(make_entry(make_finished("W1", html_paths=("HTML/a.html",), retry_at=0.0), 1_700_000_000.0))
-    )
+    row = outcome_row(make_entry(make_finished("W1", html_paths=("HTML/a.html",), retry_at=0.0), 1_700_000_000.0))
     assert row["record_type"] == "outcome" and row["doc_id"] == "openalex:W1"
     assert (row["classification"], row["reason"], row["kind"]) == ("success", "ok", "pdf")
     assert row["path"] == "PDF/2024__a__W1.pdf" and row["html_paths"] == ["HTML/a.html"]
@@ -106,7 +104,7 @@ def small_run(make_finished: Make, make_entry: Make) -> dict[str, Any]:
         make_finished("W4", Reason.ROBOTS, classification=Classification.SKIP),
         make_finished("W5", Reason.TIMEOUT, retry_at=9e9),
     ]
-    return metrics_summary(attempts, [as_row(make_entry(work)) for work in works])
+    return metrics_summary(attempts, [values_of(make_entry(work)) for work in works])
 
 
 @pytest.mark.requirement("TEL-5")

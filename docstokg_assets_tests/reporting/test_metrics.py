@@ -14,10 +14,11 @@ import pytest
 
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
-from docstokg_assets.reporting.manifest import as_row, metrics_summary
+from docstokg_assets.reporting.manifest import metrics_summary
 from docstokg_assets.reporting.metrics import SLOS, Scope, Slis, compute_slis, judge, metric_rows, run_summary
 from docstokg_assets.reporting.run_files import summary_of_run
 from resources.catalog import Catalog, Finished
+from resources.catalog.rows import values_of
 from resources.lake.files import LakeFolder
 from resources.records import AttemptRecord, Kind, Reason, Status
 
@@ -210,16 +211,16 @@ def test_the_run_summary_from_the_lake_equals_that_from_the_rows(
     data_root, attempts, works = lake_and_history
     with open_lake(LakeFolder(data_root / "lake")) as con:
         found = run_summary(con, scope)
-    rows = [as_row(a) for a in attempts if in_scope(a, scope)]
-    assert found == metrics_summary(rows, [as_row(make_entry(w)) for w in works if in_scope(w, scope)])
+    rows = [values_of(a) for a in attempts if in_scope(a, scope)]
+    assert found == metrics_summary(rows, [values_of(make_entry(w)) for w in works if in_scope(w, scope)])
     assert found["processed"] == found["saved"] + found["html_only"] + found["skipped"] > 0
 
 
 @pytest.mark.requirement("TEL-5")
 def test_the_database_counts_a_run_as_its_rows_do(lake_and_history: Any, catalog: Catalog, make_entry: Make) -> None:
     _, attempts, works = lake_and_history
-    rows = [as_row(a) for a in attempts if a.run_id == "run-2"]
-    ends = [as_row(make_entry(w)) for w in works if w.run_id == "run-2"]
+    rows = [values_of(a) for a in attempts if a.run_id == "run-2"]
+    ends = [values_of(make_entry(w)) for w in works if w.run_id == "run-2"]
     assert summary_of_run(catalog, "run-2", Counter()) == metrics_summary(rows, ends)
     assert summary_of_run(catalog, "run-2", Counter(otlp=3))["dropped"] == {"otlp": 3}
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from docstokg_assets.reporting import sinks as sinks_module
-from docstokg_assets.reporting.manifest import as_row
 from docstokg_assets.reporting.sinks import OtlpSink, SinkSet
 from docstokg_assets_tests.support.collector import Collector, running
 from resources.otlp import OtlpLogs
@@ -53,7 +52,7 @@ def test_a_collector_receives_every_attempt_outcome_and_summary(
         for thread in threads:
             thread.join()
         sinks.log_attempt(make_attempt(status=Status.DOWNLOAD_ERROR, reason=Reason.TIMEOUT, worker_id="late"))
-        sinks.log_outcome(as_row(make_entry(make_finished("W1"), 1_700_000_000.0)))
+        sinks.log_outcome(make_entry(make_finished("W1"), 1_700_000_000.0))
         sinks.log_summary({"processed": 3, "resolvers": {"attempts": {"arxiv": 2}}})
     assert sinks.dropped == {}
     records = collector.records()

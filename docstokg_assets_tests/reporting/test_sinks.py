@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.reporting.manifest import as_row
-from docstokg_assets.reporting.sinks import CSV_COLUMNS, AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
+from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
 from resources.catalog import Entry
 from resources.records import AttemptRecord
+from resources.tables import ATTEMPTS, Into
 
 Make = Callable[..., Any]
 
@@ -48,8 +48,8 @@ def test_sixteen_threads_write_sixteen_thousand_whole_csv_rows(tmp_path: Path, m
         write_from_threads(sink, make_attempt)
     with (tmp_path / "attempts.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
-    assert tuple(header) == CSV_COLUMNS
-    assert len(rows) == 16_000 and {len(row) for row in rows} == {len(CSV_COLUMNS)}
+    assert tuple(header) == ATTEMPTS.names_in(Into.CSV)
+    assert len(rows) == 16_000 and {len(row) for row in rows} == {len(ATTEMPTS.names_in(Into.CSV))}
 
 
 @pytest.mark.requirement("TEL-2")
@@ -110,7 +110,7 @@ def test_the_console_shows_one_line_without_control_characters(
     stream = io.StringIO()
     with ConsoleSink(stream) as sink:
         sink.log_attempt(make_attempt(url="https://a.example/\x1b[31m\n"))
-        sink.log_outcome(as_row(make_entry(make_finished("W1"))))
+        sink.log_outcome(make_entry(make_finished("W1")))
         sink.log_summary({"processed": 3, "saved": 2, "resolvers": {}})
     attempt, outcome, summary = stream.getvalue().splitlines()
     assert "http-200" in attempt and "W12345 arxiv" in attempt and "\x1b" not in attempt
@@ -124,7 +124,7 @@ class Broken:
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
         raise OSError("disk full")
 
-    def log_outcome(self, row: Mapping[str, Any]) -> None:
+    def log_outcome(self, entry: Entry) -> None:
         raise OSError("disk full")
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:

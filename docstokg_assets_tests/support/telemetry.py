@@ -79,7 +79,7 @@ def record(catalog: Catalog, *, attempts: list[AttemptRecord], works: list[Finis
     catalog.enqueue([NewItem(work.work_id, work.year, 0, {}, "plan") for work in works])
     while catalog.claim("w", 1000, 60):
         pass
-    assert catalog.commit(Batch(attempts=attempts, finished=works)) == []
+    assert catalog.commit(Batch(attempts=attempts, finished=works)).lost == []
 
 
 def history(catalog: Catalog, works: int = 300, seed: int = 5) -> tuple[list[AttemptRecord], list[Finished]]:

@@ -85,7 +85,7 @@ def die_at(step: str, turn: int) -> None:
         case 5:
             wrap(Catalog, "commit", before=finishes)
         case 6:
-            wrap(SinkSet, "log_outcome", before=lambda sinks, row: bool(row["path"]))
+            wrap(SinkSet, "log_outcome", before=lambda sinks, entry: bool(entry.path))
         case 7:
             wrap(SinkSet, "log_outcome", after=True)
 

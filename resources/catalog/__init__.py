@@ -1,11 +1,13 @@
 """The catalog of all that is known and done, with its queue of works. Other rooms need only the names given here."""
 
 from resources.catalog.catalog import Catalog, CatalogConnector
-from resources.catalog.database import CatalogError, CatalogFull, Location
+from resources.catalog.database import Location
+from resources.catalog.errors import CatalogError, CatalogFull
 from resources.catalog.readonly_query import QueryRefused, run_readonly_query
 from resources.catalog.rows import (
     Artifact,
     Batch,
+    Committed,
     DueWorks,
     Enqueued,
     Entry,
@@ -29,6 +31,7 @@ __all__ = [
     "CatalogConnector",
     "CatalogError",
     "CatalogFull",
+    "Committed",
     "DueWorks",
     "Enqueued",
     "Entry",

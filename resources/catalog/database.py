@@ -1,74 +1,44 @@
-"""The connection to the catalog's database: opening, transactions, its clock, and all that differs between dialects.
+"""The connection to the catalog's database: opening, transactions, its clock, and reading by portions and pages.
 
-Knows the ways of SQLite (WAL, immediate write transactions, waiting for locks) and of PostgreSQL (which may go away and come
-back), and turns their errors into sentences with a remedy. Leaves the tables to `schema`, older catalogs to `migrations`, and
-every question and change to the parts of the catalog that build on it.
+Hides what differs between SQLite and PostgreSQL, which may go away and come back (the engines themselves are in `engines`,
+their errors in `errors`). The tables are in `schema`, the changes of older catalogs in `migrations`.
 """
 
 from __future__ import annotations
 
-import errno
 import functools
 import itertools
 import logging
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from pydantic import SecretStr
-from sqlalchemy import (
-    URL,
-    ColumnElement,
-    Connection,
-    Engine,
-    Float,
-    Table,
-    create_engine,
-    event,
-    inspect,
-    make_url,
-    select,
-    text,
-)
+from sqlalchemy import ColumnElement, Connection, Engine, Float, RowMapping, Select, Table, inspect, select, text
 from sqlalchemy.dialects.postgresql import Insert, insert
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from resources.catalog.engines import postgres_engine, postgres_name, postgres_url, sqlite_engine
+from resources.catalog.errors import POSTGRES_SCHEMA, CatalogError, TransactionLost, is_lost, translate_catalog_errors
 from resources.catalog.migrations import NewerCatalog, mark_as_new, migrate
 from resources.catalog.schema import meta, metadata
-from resources.errors import ExplainedError
 from resources.mounts import refuse_network_filesystem
 from resources.records import CATALOG_SCHEMA_VERSION
-
-if TYPE_CHECKING:
-    import psycopg
 
 log = logging.getLogger(__name__)
 
 Location = Path | SecretStr  # a SQLite file, or the URL of a PostgreSQL database
-POSTGRES_SCHEMA = "docstokg"  # the catalog's own, because others (Dagster, say) have a table `runs` too
 PATIENCE_S = 60.0
-BUSY_TIMEOUT_S = 30.0
-
-
-class CatalogError(ExplainedError):
-    """The catalog cannot be used; the message names it, what is wrong and the remedy."""
-
-
-class CatalogFull(CatalogError):
-    """There is no room left on the disk of the catalog."""
-
-    out_of_space = True
-
-
-class TransactionLost(CatalogError):
-    """The server went away, or sacrificed the transaction to another one. Nothing of it was kept; it may be done again."""
+_PORTION = 5_000  # of one transaction: so many that its sync hardly counts, so few that nobody waits long behind it
+_PAGE = 1_000
+_OPENING = 0x646F6374  # the advisory lock of those who open
+_NEVER_GIVEN_OUT = "22023"  # said of a transaction of which a server that crashed has kept nothing, not even its number
 
 
 class epoch_now(FunctionElement[float]):
@@ -159,12 +129,12 @@ class Database:
         """Open the catalog; create it, and the folders above a file, when it is not there yet; migrate one that is older."""
         if isinstance(location, Path):
             refuse_network_filesystem(location)
-            with explained(str(location)):
+            with translate_catalog_errors(str(location)):
                 location.parent.mkdir(parents=True, exist_ok=True)
             database = cls(sqlite_engine(location), str(location))
         else:
             url = postgres_url(location)
-            database = cls(_postgres_engine(url), postgres_name(url))
+            database = cls(postgres_engine(url), postgres_name(url))
         try:
             database._prepare()
         except BaseException:
@@ -189,22 +159,49 @@ class Database:
         with self._read() as connection:
             return now_of(connection)
 
+    @retry_lost_transactions
+    def _rows(self, statement: Select[Any]) -> Sequence[RowMapping]:
+        """The result of one query, as a transaction of its own."""
+        with self._read() as connection:
+            return connection.execute(statement).mappings().all()
+
+    def _rows_by_portions(
+        self, statement: Select[Any], column: ColumnElement[Any], values: Iterable[Any]
+    ) -> Iterator[RowMapping]:
+        """The rows that have one of `values` in `column`, however many values there are."""
+        for portion in portions(values):
+            yield from self._rows(statement.where(column.in_(portion)))
+
+    def _rows_by_pages(self, statement: Select[Any], key: ColumnElement[Any], after: Any) -> Iterator[RowMapping]:
+        """The rows past `after` in the order of `key`, in pages, so that a long reading holds nobody up."""
+        ordered = statement.order_by(key).limit(_PAGE)
+        while page := self._rows(ordered.where(key > after)):
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = page[-1][key.name]
+
     @contextmanager
     def _read(self) -> Iterator[Connection]:
         """One consistent view of the database."""
-        with explained(self.name), self._reader.begin() as connection:
+        with translate_catalog_errors(self.name), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
         """All of what is done inside, or nothing; durable when left without error."""
-        with explained(self.name), self._one_writer, self._writer.connect() as connection, connection.begin() as change:
+        with (
+            translate_catalog_errors(self.name),
+            self._one_writer,
+            self._writer.connect() as connection,
+            connection.begin() as change,
+        ):
             number = None if self._in_file else connection.scalar(text("SELECT pg_current_xact_id()::text"))
             yield connection
             try:
                 change.commit()
             except DBAPIError as error:
-                if number is None or not _is_lost(error) or not self._was_committed(number):
+                if number is None or not is_lost(error) or not self._was_committed(number):
                     raise
 
     def _was_committed(self, number: str) -> bool:
@@ -218,7 +215,7 @@ class Database:
             except DBAPIError as error:
                 if getattr(error.orig, "sqlstate", None) == _NEVER_GIVEN_OUT:
                     return False
-                if not _is_lost(error):
+                if not is_lost(error):
                     raise
                 continue
             if status != "in progress":
@@ -258,6 +255,13 @@ class Database:
         return inspect(connection).get_table_names(POSTGRES_SCHEMA)
 
 
+def portions(items: Iterable[T]) -> Iterator[list[T]]:
+    """Pieces of a size that one transaction takes well."""
+    remaining = iter(items)
+    while portion := list(itertools.islice(remaining, _PORTION)):
+        yield portion
+
+
 def now_of(connection: Connection) -> float:
     return float(connection.execute(select(epoch_now())).scalar_one())
 
@@ -267,167 +271,3 @@ def create_tables(connection: Connection) -> None:
     rows = [{"key": "schema_version", "value": CATALOG_SCHEMA_VERSION}, {"key": "revision", "value": 0}]
     connection.execute(insert(meta), rows)
     mark_as_new(connection)
-
-
-def postgres_url(location: SecretStr) -> URL:
-    try:
-        return make_url(location.get_secret_value()).set(drivername="postgresql+psycopg")
-    except (ArgumentError, ValueError):  # whose words may repeat the password
-        raise CatalogError("storage.url cannot be read. Write postgresql://user:password@host:5432/database.") from None
-
-
-def postgres_name(url: URL) -> str:
-    """How the database is called in messages: without user and password."""
-    return f"postgresql://{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
-
-
-def _postgres_engine(url: URL) -> Engine:
-    engine = create_engine(
-        url,
-        connect_args={"connect_timeout": 10, "application_name": "docstokg-catalog", **_NOTICE_DEAD_WIRES},
-        pool_use_lifo=True,
-    )
-    settings = {
-        "search_path": POSTGRES_SCHEMA,
-        "synchronous_commit": "on",
-        "lock_timeout": f"{BUSY_TIMEOUT_S:.0f}s",
-        "idle_in_transaction_session_timeout": "60s",  # a client that hangs gives back what it locked
-    }
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: psycopg.Connection[Any], record: object) -> None:
-        for name, value in settings.items():
-            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
-        connection.commit()
-        connection.adapters.register_dumper(str, _without_nul())
-
-    return engine
-
-
-@functools.cache
-def _without_nul() -> type[psycopg.adapt.Dumper]:
-    """PostgreSQL's text has no NUL; a title out there may have one, and must not cost a run."""
-    from psycopg.types.string import StrDumper
-
-    class Dumper(StrDumper):
-        def dump(self, obj: str) -> Any:
-            return super().dump(obj.replace("\0", "\ufffd") if "\0" in obj else obj)
-
-    return Dumper
-
-
-def sqlite_engine(path: Path, *, shared: bool = True) -> Engine:
-    """An engine whose write transactions take the lock when they begin, and so never fail half-way for want of it.
-
-    One that is not `shared` writes a file that nobody else sees yet and whose making durable is the caller's business.
-    """
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
-        pool_use_lifo=True,  # the connection used last has the warm cache
-    )
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, record: object) -> None:
-        if shared:
-            _enter_wal(connection, path)
-        connection.execute(f"PRAGMA synchronous = {'FULL' if shared else 'OFF'}")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(
-            "PRAGMA wal_autocheckpoint = 10000"
-        )  # pages; a page that changes often is copied back less often
-        connection.execute(
-            "PRAGMA cache_size = -64000"
-        )  # KiB; the indexes of a million works do not fit into the default
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-def _enter_wal(connection: sqlite3.Connection, path: Path) -> None:
-    """SQLite does not wait for locks here: processes that open a new catalog at the same time have to try again."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
-    while True:
-        try:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            break
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-    if mode != "wal":
-        raise CatalogError(
-            f"the file system of the catalog {path} cannot share a database. Choose a data_root on a local disk."
-        )
-
-
-# in seconds, the last in milliseconds
-_NOTICE_DEAD_WIRES = {
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
-_OPENING = 0x646F6374  # the advisory lock of those who open
-_SACRIFICED = frozenset({"40001", "40P01"})  # serialization failure, deadlock
-_DISK_FULL = "53100"
-_NEVER_GIVEN_OUT = "22023"  # said of a transaction of which a server that crashed has kept nothing, not even its number
-_GOING_AWAY = frozenset({"57P01", "57P02", "57P03"})  # shut down, crashed, starting up
-
-
-def _is_lost(error: DBAPIError) -> bool:
-    """Whether the transaction ended through no fault of its own. psycopg has no state to tell when there is no connection."""
-    state = getattr(error.orig, "sqlstate", "")
-    if state is None:
-        return isinstance(error, OperationalError)
-    return error.connection_invalidated or state in _SACRIFICED | _GOING_AWAY or state.startswith("08")
-
-
-_NO_ACCESS = "Give this user the right to write to the file and its folder, or choose another data_root."
-_FILE_REMEDIES = {
-    "locked": "Another process has held it for too long; end that process, then run the same command again.",
-    "readonly": _NO_ACCESS,
-    "read-only": _NO_ACCESS,
-    "unable to open": _NO_ACCESS,
-    "permission denied": _NO_ACCESS,
-    "not a directory": "Choose another data_root.",
-    "no such file": "Choose another data_root.",
-    "file exists": "Choose another data_root.",
-    "not a database": "Choose another data_root, or move the file away.",
-    "malformed": "Restore it from a backup; a file system check is advisable.",
-    "disk i/o": "Check the disk, then run the same command again.",
-}
-_SERVER_REMEDIES = {
-    "password authentication": "Check the user and the password in storage.url.",
-    "does not exist": "Create it on the server, or correct storage.url.",
-    "permission denied": f"Give the user of storage.url the right to create the schema {POSTGRES_SCHEMA} and to write in it.",
-    "read-only transaction": "The server only reads at the moment (a standby?); name the primary in storage.url.",
-    "lock timeout": "Another process has held it for too long; end that process, then run the same command again.",
-    "connection": "Start the server, or correct storage.url.",
-}
-
-
-@contextmanager
-def explained(name: str) -> Iterator[None]:
-    """Turns what the driver or the file system says about the database `name` into a CatalogError with a remedy."""
-    try:
-        yield
-    except (DBAPIError, sqlite3.Error, OSError) as error:
-        # The driver's own words only, and of them the first line: the rest would show the statement with its values.
-        cause = str(error.orig if isinstance(error, DBAPIError) else error).partition("\n")[0].rstrip(".")
-        if isinstance(error, FileExistsError | NotADirectoryError):
-            raise CatalogError(f"{error.filename} is a file, not a folder. Choose another data_root.") from error
-        state = getattr(error.orig, "sqlstate", "") if isinstance(error, DBAPIError) else ""  # PostgreSQL's alone
-        no_room = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if "is full" in cause or no_room or state == _DISK_FULL:
-            raise CatalogFull(
-                f"no room for the catalog {name}: {cause}. Free some space, then run the same command again."
-            ) from error
-        remedies = _FILE_REMEDIES if state == "" else _SERVER_REMEDIES
-        remedy = next((words for sign, words in remedies.items() if sign in cause.lower()), "")
-        kind = TransactionLost if isinstance(error, DBAPIError) and _is_lost(error) else CatalogError
-        raise kind(f"the catalog {name} failed: {cause}. {remedy}".rstrip()) from error

@@ -1,15 +1,17 @@
-"""What all processes know of a host: its robots.txt, its circuit breaker, and until when it is closed. Others decide what
-follows."""
+"""What all processes share about hosts: robots.txt, the circuit breaker, until when a host is closed, and which process has
+the lease on a group of hosts. The rules are in `resources.http` and `resources.rate_limit`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, or_, select, update
 
 from resources.catalog.database import Database, insert_missing, now_of, retry_lost_transactions, upsert
 from resources.catalog.rows import HostClosure, RobotsRow
-from resources.catalog.schema import hosts
+from resources.catalog.schema import group_leases, hosts
+
+_WISH_S = 3.0
 
 
 class Hosts(Database):
@@ -61,3 +63,34 @@ class Hosts(Database):
             state, until = change(connection.scalar(locked))
             row = {"host": host, "breaker": state, "breaker_until": until, "updated_at": now_of(connection)}
             connection.execute(saving, row)
+
+    @retry_lost_transactions
+    def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
+        """Whether `owner` may now ask the hosts of `group` alone, for `ttl_s` seconds; asking again renews it."""
+        with self._write() as connection:
+            now = now_of(connection)
+            free = or_(group_leases.c.owner == owner, group_leases.c.until < now)
+            taking = upsert(group_leases, ["owner", "until"], where=free)
+            values = {"grp": group, "owner": owner, "until": now + ttl_s, "wanted_until": 0.0}
+            if connection.execute(taking, values).rowcount == 1:
+                return True
+            wish = update(group_leases).where(group_leases.c.grp == group)
+            connection.execute(wish.values(wanted_until=now + _WISH_S))
+            return False
+
+    @retry_lost_transactions
+    def group_is_wanted(self, group: str) -> bool:
+        """Whether somebody who asked for the group lately was refused it."""
+        with self._read() as connection:
+            until = connection.scalar(select(group_leases.c.wanted_until).where(group_leases.c.grp == group))
+            return until is not None and until > now_of(connection)
+
+    @retry_lost_transactions
+    def free_group(self, group: str, owner: str) -> None:
+        with self._write() as connection:
+            connection.execute(delete(group_leases).where(group_leases.c.grp == group, group_leases.c.owner == owner))
+
+    @retry_lost_transactions
+    def free_groups(self, owner: str) -> int:
+        with self._write() as connection:
+            return connection.execute(delete(group_leases).where(group_leases.c.owner == owner)).rowcount

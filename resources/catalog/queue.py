@@ -1,15 +1,14 @@
-"""The queue of works: put in, claim under a lease, give back, count; and the leases on host groups.
+"""The queue of works: put in, claim under a lease, give back, count.
 
 A work is done once whatever the number of processes: a claim happens inside one write transaction, a lease ends by the
-clock of the database, and whoever lost it can record nothing (see `Catalog.commit`). What a work is, is not known here.
+clock of the database, and whoever lost it can record nothing (see `Catalog.commit`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -18,7 +17,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    delete,
     exists,
     func,
     or_,
@@ -28,7 +26,8 @@ from sqlalchemy import (
     update,
 )
 
-from resources.catalog.database import CatalogError, Database, insert_missing, now_of, retry_lost_transactions, upsert
+from resources.catalog.database import Database, insert_missing, now_of, portions, retry_lost_transactions
+from resources.catalog.errors import CatalogError
 from resources.catalog.rows import (
     DueWorks,
     Enqueued,
@@ -52,11 +51,8 @@ from resources.catalog.schema import (
 )
 from resources.records import ENDINGS, Ending
 
-T = TypeVar("T")
 Years = int | tuple[int, ...]  # a year, or several
 
-_BATCH = 5_000  # of one transaction: so many that its sync hardly counts, so few that nobody waits long behind it
-_WISH_S = 3.0
 _WAKE_AT_ONCE = 1_000  # works that came due are made ready in portions, so that no claim takes long
 _SMALL_RUN = 5_000  # below it a claim looks at the works of the run, above it at the ready works in their order
 _SUCCESSES = frozenset(reason for reason, ending in ENDINGS.items() if ending is Ending.SUCCESS)
@@ -64,6 +60,7 @@ _FREED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 _AGAIN: dict[str, Any] = {**_FREED, "state": "queued", "not_before": 0.0, "wait_reason": None}
 _AFRESH: dict[str, Any] = {"progress": None, "tries": 0}
 
+_PLANS = select(queue.c.work_id, queue.c.plan_hash)
 _ADD = insert_missing(queue)
 _ADD_TO_RUN = insert_missing(run_works)
 _NOTE = update(queue).where(queue.c.work_id == bindparam("id")).values(progress=bindparam("noted"))
@@ -97,12 +94,7 @@ class Queue(Database):
 
     def plan_hashes(self, work_ids: Iterable[str]) -> dict[str, str]:
         """The plans with which those of these works are known that are known at all."""
-        return {work_id: plan for portion in portions(work_ids) for work_id, plan in self._plan_hashes(portion)}
-
-    @retry_lost_transactions
-    def _plan_hashes(self, work_ids: list[str]) -> list[tuple[str, str]]:
-        with self._read() as connection:
-            return _known_plans(connection, work_ids)
+        return {row["work_id"]: row["plan_hash"] for row in self._rows_by_portions(_PLANS, queue.c.work_id, work_ids)}
 
     def reopen(self, work_ids: Iterable[str]) -> int:
         """Have these works done again from the start, whatever came of them; works that somebody holds are not."""
@@ -128,24 +120,13 @@ class Queue(Database):
 
     def done_among(self, work_ids: Iterable[str]) -> set[str]:
         """Those of these works that nobody is at and that wait for nothing."""
-        return {work_id for portion in portions(work_ids) for work_id in self._done_among(portion)}
-
-    @retry_lost_transactions
-    def _done_among(self, work_ids: list[str]) -> list[str]:
-        statement = select(queue.c.work_id).where(queue.c.work_id.in_(work_ids), queue.c.state == "done")
-        with self._read() as connection:
-            return list(connection.execute(statement).scalars())
+        done = select(queue.c.work_id).where(queue.c.state == "done")
+        return {row["work_id"] for row in self._rows_by_portions(done, queue.c.work_id, work_ids)}
 
     def records_of(self, work_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         """The stored records of these works."""
-        for portion in portions(work_ids):
-            yield from self._records_of(portion)
-
-    @retry_lost_transactions
-    def _records_of(self, work_ids: list[str]) -> list[tuple[str, dict[str, Any]]]:
-        statement = select(queue.c.work_id, queue.c.record).where(queue.c.work_id.in_(work_ids))
-        with self._read() as connection:
-            return [(row.work_id, from_json(row.record)) for row in connection.execute(statement)]
+        found = self._rows_by_portions(select(queue.c.work_id, queue.c.record), queue.c.work_id, work_ids)
+        return ((row["work_id"], from_json(row["record"])) for row in found)
 
     @retry_lost_transactions
     def claim(
@@ -185,17 +166,13 @@ class Queue(Database):
                     .where(queue.c.work_id.in_([row.work_id for row in rows]))
                     .values(state="leased", lease_owner=owner, lease_until=now + lease_s, updated_at=now)
                 )
+        kept = [field.name for field in fields(QueueItem) if field.name not in ("record", "progress", "lease_until")]
         return [
             QueueItem(
-                work_id=row.work_id,
-                year=row.year,
-                priority=row.priority,
                 record=from_json(row.record),
-                plan_hash=row.plan_hash,
-                next_group=row.next_group,
                 progress=from_json(row.progress),
-                tries=row.tries,
                 lease_until=now + lease_s,
+                **{name: row._mapping[name] for name in kept},
             )
             for row in rows
         ]
@@ -290,48 +267,16 @@ class Queue(Database):
             ).all()
         return [ParkedGroup(*row) for row in rows]
 
-    @retry_lost_transactions
     def queued_like(self, pieces: Iterable[str], limit: int = 1_000) -> list[QueuedWork]:
         """Works whose record contains all of these, in any case (of ASCII letters), by id. Looks at every work."""
         columns = [queue.c[field.name] for field in fields(QueuedWork)]
         statement = select(*columns).order_by(queue.c.work_id).limit(limit)
         for piece in pieces:
             statement = statement.where(queue.c.record.icontains(piece, autoescape=True))
-        with self._read() as connection:
-            rows = connection.execute(statement).mappings().all()
-        parsed = ({**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])} for row in rows)
-        return [QueuedWork(**row) for row in parsed]
-
-    @retry_lost_transactions
-    def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
-        """Whether `owner` may now ask the hosts of `group` alone, for `ttl_s` seconds; asking again renews it."""
-        with self._write() as connection:
-            now = now_of(connection)
-            free = or_(group_leases.c.owner == owner, group_leases.c.until < now)
-            taking = upsert(group_leases, ["owner", "until"], where=free)
-            values = {"grp": group, "owner": owner, "until": now + ttl_s, "wanted_until": 0.0}
-            if connection.execute(taking, values).rowcount == 1:
-                return True
-            wish = update(group_leases).where(group_leases.c.grp == group)
-            connection.execute(wish.values(wanted_until=now + _WISH_S))
-            return False
-
-    @retry_lost_transactions
-    def group_is_wanted(self, group: str) -> bool:
-        """Whether somebody who asked for the group lately was refused it."""
-        with self._read() as connection:
-            until = connection.scalar(select(group_leases.c.wanted_until).where(group_leases.c.grp == group))
-            return until is not None and until > now_of(connection)
-
-    @retry_lost_transactions
-    def free_group(self, group: str, owner: str) -> None:
-        with self._write() as connection:
-            connection.execute(delete(group_leases).where(group_leases.c.grp == group, group_leases.c.owner == owner))
-
-    @retry_lost_transactions
-    def free_groups(self, owner: str) -> int:
-        with self._write() as connection:
-            return connection.execute(delete(group_leases).where(group_leases.c.owner == owner)).rowcount
+        return [
+            QueuedWork(**{**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])})
+            for row in self._rows(statement)
+        ]
 
     def _need_run(self, connection: Connection, run_id: str) -> None:
         if connection.scalar(select(runs.c.run_id).where(runs.c.run_id == run_id)) is None:
@@ -386,14 +331,9 @@ def _wake(connection: Connection, now: float) -> None:
     connection.execute(update(queue).where(LEASED, queue.c.lease_until < now).values(**_AGAIN, updated_at=now))
 
 
-def _known_plans(connection: Connection, work_ids: Collection[str]) -> list[tuple[str, str]]:
-    plans = select(queue.c.work_id, queue.c.plan_hash).where(queue.c.work_id.in_(work_ids))
-    return [(row.work_id, row.plan_hash) for row in connection.execute(plans)]
-
-
 def _enqueue_batch(connection: Connection, batch: dict[str, NewItem]) -> Enqueued:
     now = now_of(connection)
-    known = dict(_known_plans(connection, batch))
+    known = {row.work_id: row.plan_hash for row in connection.execute(_PLANS.where(queue.c.work_id.in_(batch)))}
     new = [
         batch[work_id] for work_id in sorted(batch.keys() - known.keys())
     ]  # in order: two who add them cannot deadlock
@@ -422,10 +362,3 @@ def _ended_without_success(connection: Connection, work_ids: list[str]) -> list[
 
 def _planned(item: NewItem) -> dict[str, Any]:
     return {"record": to_json(item.record), "plan_hash": item.plan_hash, "next_group": item.next_group}
-
-
-def portions(items: Iterable[T]) -> Iterator[list[T]]:
-    """Pieces of a size that one transaction takes well."""
-    remaining = iter(items)
-    while portion := list(islice(remaining, _BATCH)):
-        yield portion

@@ -17,7 +17,9 @@ from urllib.parse import quote
 from pydantic import SecretStr
 from sqlalchemy import URL
 
-from resources.catalog.database import POSTGRES_SCHEMA, CatalogError, Location, postgres_name, postgres_url
+from resources.catalog.database import Location
+from resources.catalog.engines import postgres_name, postgres_url
+from resources.catalog.errors import POSTGRES_SCHEMA, CatalogError
 from resources.records import Answer
 
 _MAX_VALUE_BYTES = 10_000_000  # of one cell

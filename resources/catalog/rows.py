@@ -5,7 +5,7 @@ Attempts and outcomes are those of `resources.records`; nothing here touches the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -14,7 +14,8 @@ import orjson
 
 from resources.http.canonical import canonical_url
 from resources.http.redact import redact_url
-from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
+from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason
+from resources.tables import ARTIFACTS, ATTEMPTS, OUTCOMES, Into, Table, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,8 @@ class Finished:
     requests: int = 0
     retry_at: float | None = None
     progress: Mapping[str, Any] | None = None  # what the next try need not find out again
-    plan_hash: str | None = None  # the plan that was tried; when there is a newer one by now, the work is opened again
+    plan_hash: str | None = None  # the plan that was executed, which the queue then has
+    claimed_plan_hash: str | None = None  # the plan that the queue had when the work was claimed, where it was another
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,8 @@ class Parked:
     not_before: float
     reason: str
     owner: str
+    plan_hash: str | None = None  # as for `Finished`
+    claimed_plan_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +197,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit recorded."""
+
+    entries: Sequence[Entry]  # the outcomes as the catalog has them now; none for a copy that is still current
+    lost: Sequence[str]  # the works whose lease was lost: neither an outcome nor a pause of them was recorded
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeCount:
     classification: Classification
     reason: Reason
@@ -257,121 +269,95 @@ def from_json(text: str | None) -> Any:
     return None if text is None else orjson.loads(text)
 
 
-_ATTEMPT_FIELDS = tuple(field.name for field in fields(AttemptRecord))
+class _Codec:
+    """Turns the values of a declared table into what the catalog stores, and back."""
+
+    def __init__(self, table: Table) -> None:
+        columns = [
+            column for column in table.columns_in(Into.CATALOG) if column.name != "id"
+        ]  # numbered by the database
+        self._names = tuple(column.name for column in columns)
+        self._empty_for_none = [column.name for column in columns if column.empty_for_none]
+        self._encoders = [
+            (c.name, str if c.tokens else _ENCODERS[c.type]) for c in columns if c.tokens or c.type in _ENCODERS
+        ]
+        self._decoders = [(c.name, c.tokens or _DECODERS[c.type]) for c in columns if c.tokens or c.type in _DECODERS]
+
+    def encode(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        row = {name: values.get(name) for name in self._names}
+        for name, encode in self._encoders:
+            if row[name] is not None:
+                row[name] = encode(row[name])
+        return row | {name: row[name] or "" for name in self._empty_for_none}
+
+    def decode(self, row: Mapping[Any, Any]) -> dict[str, Any]:
+        values = dict(row)
+        for name, decode in self._decoders:
+            if values[name] is not None:
+                values[name] = decode(values[name])
+        return values | {name: values[name] or None for name in self._empty_for_none}
+
+
+_ENCODERS: Mapping[Type, Callable[[Any], Any]] = {
+    Type.TIME: lambda moment: moment.timestamp() if isinstance(moment, datetime) else moment,
+    Type.FLAG: int,
+    Type.TEXTS: to_json,
+    Type.JSON: to_json,
+}
+_DECODERS: Mapping[Type, Callable[[Any], Any]] = {
+    Type.FLAG: bool,
+    Type.TEXTS: lambda text: tuple(from_json(text)),
+    Type.JSON: from_json,
+}
+_ATTEMPT, _ENTRY, _ARTIFACT = _Codec(ATTEMPTS), _Codec(OUTCOMES), _Codec(ARTIFACTS)
+_FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in (AttemptRecord, DownloadOutcome, Finished, Entry)}
+
+
+def values_of(record: AttemptRecord | DownloadOutcome | Finished | Entry) -> dict[str, Any]:
+    """The fields of a record by name; the values are shared, not copied."""
+    return {name: getattr(record, name) for name in _FIELDS[type(record)]}
 
 
 def attempt_to_row(record: AttemptRecord) -> dict[str, Any]:
-    row = {name: getattr(record, name) for name in _ATTEMPT_FIELDS}
-    row["ts"] = record.ts.timestamp()
-    row["run_id"] = record.run_id or ""
-    row["status"] = str(record.status)
-    row["reason"] = _plain(record.reason)
-    row["extra"] = to_json(record.extra)
-    row["cache_hit"] = int(record.cache_hit)
-    return row
+    return _ATTEMPT.encode({**record.extra, **values_of(record)})
 
 
 def attempt_from_row(row: Mapping[Any, Any]) -> StoredAttempt:
-    values = dict(row)
-    position = values.pop("id")
+    values = _ATTEMPT.decode(row)
     values["ts"] = datetime.fromtimestamp(values["ts"], UTC)
-    values["run_id"] = values["run_id"] or None
-    values["status"] = Status(values["status"])
-    values["reason"] = Reason(values["reason"]) if values["reason"] else None
-    values["extra"] = from_json(values["extra"])
-    values["cache_hit"] = bool(values["cache_hit"])
-    return StoredAttempt(position, AttemptRecord(**values))
+    return StoredAttempt(values["id"], AttemptRecord(**{name: values[name] for name in _FIELDS[AttemptRecord]}))
 
 
 def entry_to_row(finished: Finished, finished_at: float, revision: int) -> dict[str, Any]:
+    """The row of a work's outcome. A column that neither the work nor its outcome has a field for is taken from `meta`."""
     outcome = finished.outcome
-    return {
-        "work_id": finished.work_id,
-        "year": finished.year,
-        "title": finished.title,
-        "doi": finished.doi,
-        "classification": str(outcome.classification),
-        "reason": str(outcome.reason),
-        "kind": _plain(outcome.kind),
-        "url": redact_url(outcome.url) if outcome.url else None,
-        "resolver": outcome.resolver,
-        "tier": outcome.tier,
-        "http_status": outcome.http_status,
-        "path": outcome.path,
-        "sha256": outcome.sha256,
-        "bytes": outcome.content_length,
-        "content_type": outcome.content_type,
-        "license": outcome.license,
-        "version": outcome.version,
-        "html_paths": to_json(outcome.html_paths),
-        "fallback_chain": to_json(outcome.fallback_chain),
-        "retry_at": finished.retry_at,
-        "run_id": finished.run_id,
-        "config_hash": finished.config_hash,
-        "ttfp_ms": finished.ttfp_ms,
-        "requests": finished.requests,
-        "finished_at": finished_at,
-        "meta": to_json(_redacted(outcome.meta)),
-        "revision": revision,
-    }
+    meta = _redacted(outcome.meta)
+    values = {**meta, **values_of(outcome), **values_of(finished), "meta": meta, "bytes": outcome.content_length}
+    url = redact_url(outcome.url) if outcome.url else None
+    return _ENTRY.encode({**values, "url": url, "finished_at": finished_at, "revision": revision})
 
 
 def entry_from_row(row: Mapping[Any, Any]) -> Entry:
-    values = dict(row)
-    values["classification"] = Classification(values["classification"])
-    values["reason"] = Reason(values["reason"])
-    values["kind"] = Kind(values["kind"]) if values["kind"] else None
-    values["html_paths"] = tuple(from_json(values["html_paths"]))
-    values["fallback_chain"] = tuple(from_json(values["fallback_chain"]))
-    values["meta"] = from_json(values["meta"])
-    return Entry(**values)
+    values = _ENTRY.decode(row)
+    return Entry(**{name: values[name] for name in _FIELDS[Entry]})
 
 
-def artifacts_of(finished: Finished) -> list[Artifact]:
+def artifact_rows(finished: Finished, stored_at: float) -> list[dict[str, Any]]:
     """The files that a successful outcome names: its own, and those that were kept besides."""
     outcome = finished.outcome
-    named = (_artifact(finished, file) for file in (outcome, *outcome.beside)) if outcome.ok else ()
-    return [artifact for artifact in named if artifact is not None]
+    files = (outcome, *outcome.beside) if outcome.ok else ()
+    return [_artifact_row(finished, file, stored_at) for file in files if file.path and file.sha256 and file.url]
 
 
-def _artifact(finished: Finished, outcome: DownloadOutcome) -> Artifact | None:
-    if not (outcome.path and outcome.sha256 and outcome.url):
-        return None
-    return Artifact(
-        work_id=finished.work_id,
-        url=outcome.url,
-        sha256=outcome.sha256,
-        path=outcome.path,
-        run_id=finished.run_id,
-        kind=outcome.kind,
-        bytes=outcome.content_length,
-        content_type=outcome.content_type,
-        etag=outcome.etag,
-        last_modified=outcome.last_modified,
-        license=outcome.license,
-        version=outcome.version,
-        resolver=outcome.resolver,
-        tier=outcome.tier,
-        final_url=outcome.meta.get("final_url"),
-        derivation=outcome.meta.get("derivation"),
-        derived_from=outcome.meta.get("derived_from"),
-    )
-
-
-_ARTIFACT_FIELDS = tuple(field.name for field in fields(Artifact) if field.name != "id")
-
-
-def artifact_to_row(artifact: Artifact, stored_at: float) -> dict[str, Any]:
-    row = {name: getattr(artifact, name) for name in _ARTIFACT_FIELDS}
-    row["url"] = canonical_url(redact_url(artifact.url))
-    row["kind"] = _plain(artifact.kind)
-    row["stored_at"] = stored_at
-    row |= {name: redact_url(row[name]) for name in ("final_url", "derived_from") if row[name]}
-    return row
+def _artifact_row(finished: Finished, file: DownloadOutcome, stored_at: float) -> dict[str, Any]:
+    values = {**file.meta, **values_of(file), "bytes": file.content_length, "stored_at": stored_at}
+    row = _ARTIFACT.encode({**values, "work_id": finished.work_id, "run_id": finished.run_id})
+    row |= {name: redact_url(row[name]) for name in ("url", "final_url", "derived_from") if row[name]}
+    return {**row, "url": canonical_url(row["url"])}
 
 
 def artifact_from_row(row: Mapping[Any, Any]) -> Artifact:
-    return Artifact(**{**row, "kind": Kind(row["kind"]) if row["kind"] else None})
+    return Artifact(**_ARTIFACT.decode(row))
 
 
 def run_from_row(row: Mapping[Any, Any]) -> Run:
@@ -385,7 +371,3 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _redacted(inner) for key, inner in value.items()}
     return [_redacted(inner) for inner in value] if isinstance(value, (list, tuple)) else value
-
-
-def _plain(token: Reason | Kind | None) -> str | None:
-    return None if token is None else str(token)

@@ -1,12 +1,14 @@
-"""The tables and indexes of the catalog, schema v4. Says what is stored and how it is found; statements are others'.
+"""The tables and indexes of the catalog, schema v4. Attempts, outcomes and artifacts are declared in `resources.tables`, those
+that never leave the catalog here. Statements are in the other modules.
 
-A change here needs a revision in `migrations`, which brings older catalogs to the same state; a test compares the two.
+A change of a table needs a revision in `migrations`, which brings older catalogs to the same state; a test compares the two.
 
 Times are epoch seconds by the clock of the database; JSON is text, so that rows can be copied without being understood.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -25,6 +27,10 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy import Text as AnyText
+from sqlalchemy.schema import SchemaItem
+
+from resources.tables import ARTIFACTS, ATTEMPTS, OUTCOMES, Into, Type
+from resources.tables import Table as Declaration
 
 metadata = MetaData()
 Text = AnyText().with_variant(
@@ -38,6 +44,25 @@ Big = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by its
 READY = text("state = 'queued' AND not_before = 0")
 WAITING = text("state IN ('queued', 'retry') AND not_before > 0")
 LEASED = text("state = 'leased'")
+
+_SQL_TYPES: Mapping[Type, Any] = {
+    **dict.fromkeys((Type.TEXT, Type.TEXTS, Type.JSON), Text),
+    **dict.fromkeys((Type.INT, Type.FLAG), Integer),
+    **dict.fromkeys((Type.REAL, Type.TIME), Float),
+    Type.BIG: Big,
+}
+
+
+def table(declared: Declaration, *more: SchemaItem, name: str | None = None, **options: Any) -> Table:
+    """The table of the catalog that `resources.tables` declares, with constraints and indexes."""
+    columns = [
+        Column(
+            c.name, _SQL_TYPES[c.type], primary_key=c.key, nullable=not (c.required or c.key), unique=c.unique or None
+        )
+        for c in declared.columns_in(Into.CATALOG)
+    ]
+    return Table(name or declared.name, metadata, *columns, *more, **options)
+
 
 meta = Table(
     "meta",
@@ -97,64 +122,16 @@ run_works = Table(
     sqlite_with_rowid=False,
 )
 
-attempts = Table(
-    "attempts",
-    metadata,
-    Column("id", Big, primary_key=True),
-    Column("ts", Float, nullable=False),
-    Column("run_id", Text, nullable=False),  # empty when the attempt belongs to no run: NULLs would not be unique
-    Column("resolver", Text),
-    Column("url", Text, nullable=False),
-    Column("verb", Text, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("http_status", Integer),
-    Column("content_type", Text),
-    Column("elapsed_ms", Integer),
-    Column("bytes_written", Big),
-    Column("content_length_hdr", Big),
-    Column("reason", Text),
-    Column("extra", Text, nullable=False),
-    Column("work_id", Text),
-    Column("year", Integer),
-    Column("tier", Text),
-    Column("role", Text),
-    Column("host", Text),
-    Column("canonical_url", Text),
-    Column("attempt", Integer, nullable=False),
-    Column("retry_after_s", Float),
-    Column("cache_hit", Integer, nullable=False),
-    Column("worker_id", Text, nullable=False),
-    Column("seq", Big, nullable=False),
+attempts = table(
+    ATTEMPTS,
     UniqueConstraint("run_id", "worker_id", "seq"),
     Index("attempts_year", "year", "id"),
     Index("attempts_run", "run_id", "id"),
     sqlite_autoincrement=True,
 )
 
-artifacts = Table(
-    "artifacts",
-    metadata,
-    Column("id", Big, primary_key=True),
-    Column("work_id", Text, nullable=False),
-    Column("url", Text, nullable=False),  # canonical
-    Column("sha256", Text, nullable=False),
-    Column("path", Text, nullable=False),
-    Column("kind", Text),
-    Column("bytes", Big),
-    Column("content_type", Text),
-    Column("etag", Text),
-    Column("last_modified", Text),
-    Column("license", Text),
-    Column("version", Text),
-    Column("resolver", Text),
-    Column("tier", Text),
-    Column("run_id", Text, nullable=False),
-    Column("stored_at", Float, nullable=False),
-    Column("final_url", Text),  # where redirects led, when they led elsewhere
-    Column(
-        "derivation", Text
-    ),  # what kind of a derivative of `derived_from` it is, e.g. an archive's capture of that address
-    Column("derived_from", Text),
+artifacts = table(
+    ARTIFACTS,
     UniqueConstraint("work_id", "url", "sha256").ddl_if(dialect="sqlite"),
     Index("artifacts_run", "run_id"),
     Index("artifacts_sha256", "sha256"),  # the works that have the same bytes
@@ -164,38 +141,11 @@ artifacts = Table(
 _once = (artifacts.c.work_id, artifacts.c.sha256, func.md5(artifacts.c.url))
 Index("artifacts_once", *_once, unique=True).ddl_if(dialect="postgresql")
 
-catalog_entries = Table(
-    "catalog_entries",
-    metadata,
-    Column("work_id", Text, primary_key=True),
-    Column("year", Integer),
-    Column("title", Text),
-    Column("doi", Text),
-    Column("classification", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("kind", Text),
-    Column("url", Text),
-    Column("resolver", Text),
-    Column("tier", Text),
-    Column("http_status", Integer),
-    Column("path", Text),
-    Column("sha256", Text),
-    Column("bytes", Big),
-    Column("content_type", Text),
-    Column("license", Text),
-    Column("version", Text),
-    Column("html_paths", Text, nullable=False),
-    Column("fallback_chain", Text, nullable=False),
-    Column("retry_at", Float),
-    Column("run_id", Text, nullable=False),
-    Column("config_hash", Text, nullable=False),
-    Column("ttfp_ms", Integer),
-    Column("requests", Integer, nullable=False),
-    Column("finished_at", Float, nullable=False),
-    Column("meta", Text, nullable=False),  # what else is worth knowing: the other failures, the address after redirects
-    Column("revision", Big, nullable=False, unique=True),
+catalog_entries = table(
+    OUTCOMES,
     Index("entries_year", "year", "classification", "reason", "kind"),
     Index("entries_run", "run_id", "classification", "reason", "kind"),
+    name="catalog_entries",
 )
 
 hosts = Table(
@@ -247,6 +197,3 @@ set_aside = Table(
     Column("reason", Text, nullable=False),
     Column("ts", Float, nullable=False),
 )
-
-# What a run's slice (manifest.sqlite3) holds, besides meta.
-SLICE_TABLES = (runs, run_works, attempts, artifacts, catalog_entries)

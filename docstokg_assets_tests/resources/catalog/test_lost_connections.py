@@ -107,7 +107,7 @@ def test_a_claim_whose_answer_was_lost_is_the_claim_that_was_made(catalog: Catal
 def test_a_commit_whose_answer_was_lost_is_neither_repeated_nor_taken_for_lost(catalog: Catalog, wire: Cutter) -> None:
     catalog.claim("me", 2, 60)
     wire.cuts_left = 1
-    assert catalog.commit(Batch(finished=[finished("W0"), finished("W1")])) == []
+    assert catalog.commit(Batch(finished=[finished("W0"), finished("W1")])).lost == []
     assert wire.cuts == 1
     assert [(entry.work_id, entry.revision) for entry in catalog.entries()] == [("W0", 1), ("W1", 2)]
 
@@ -139,7 +139,7 @@ def test_a_transaction_that_is_cut_off_in_its_middle_is_done_again_from_its_star
         return really(connection)  # type: ignore[arg-type]
 
     monkeypatch.setattr("resources.catalog.catalog.now_of", now_of)
-    assert catalog.commit(Batch(finished=[finished("W0")])) == []
+    assert catalog.commit(Batch(finished=[finished("W0")])).lost == []
     assert asked == 2
     assert [entry.revision for entry in catalog.entries()] == [1]
 

@@ -60,7 +60,7 @@ def claimed(catalog: Catalog, limit: int = 100, **filters: object) -> list[str]:
 
 def finish(catalog: Catalog, work_id: str, reason: Reason = Reason.OK, retry_at: float | None = None) -> None:
     assert work_id in claimed(catalog)
-    assert catalog.commit(Batch(finished=[finished(work_id, reason, retry_at=retry_at)])) == []
+    assert catalog.commit(Batch(finished=[finished(work_id, reason, retry_at=retry_at)])).lost == []
 
 
 @pytest.mark.requirement("CAT-2")
@@ -184,7 +184,7 @@ def test_another_plan_does_not_take_a_work_from_its_owner(catalog: Catalog) -> N
     catalog.claim("me", 1, 60)
     assert catalog.enqueue([item("W1", plan="p2")]) == Enqueued(unchanged=1)
     assert catalog.claim("two", 1, 60) == []
-    assert catalog.commit(Batch(finished=[finished("W1")])) == []
+    assert catalog.commit(Batch(finished=[finished("W1")])).lost == []
 
 
 @pytest.mark.requirement("CAT-3")
@@ -204,7 +204,7 @@ def test_a_parked_work_comes_back_with_its_progress_when_its_time_has_come(catal
         Parked("W1", {"tried": ["u"]}, "arxiv", now + 0.2, "pace", "me"),
         Parked("W2", {}, "slow.org", now + 3600, "retry-after", "me"),
     ]
-    assert catalog.commit(Batch(parked=parked)) == []
+    assert catalog.commit(Batch(parked=parked)).lost == []
     assert catalog.claim("two", 2, 60) == []
     assert catalog.next_due() == pytest.approx(now + 0.2, abs=0.01)
     threading.Event().wait(0.25)
@@ -279,7 +279,7 @@ def test_threads_that_claim_at_once_share_the_works(catalog: Catalog) -> None:
     def drain(owner: str) -> None:
         while works := catalog.claim(owner, 7, 60):
             catalog.heartbeat(owner, 60)
-            lost.extend(catalog.commit(Batch(finished=[finished(work.work_id, owner=owner) for work in works])))
+            lost.extend(catalog.commit(Batch(finished=[finished(work.work_id, owner=owner) for work in works])).lost)
             taken.extend(work.work_id for work in works)
 
     threads = [threading.Thread(target=drain, args=(f"t{n}",)) for n in range(6)]
@@ -331,6 +331,44 @@ def test_a_plan_that_changes_while_a_work_is_held_opens_it_again_unless_it_succe
     assert again is not None and again.retry_at is not None and again.retry_at <= catalog.now()
     assert settled is not None and settled.retry_at is None
     assert claimed(catalog) == ["W1"]
+
+
+@pytest.mark.requirement("CAT-3")
+@pytest.mark.parametrize("retry_in", [None, 3600.0])
+def test_a_plan_that_was_executed_is_not_tried_again_although_the_work_was_claimed_with_another(
+    catalog: Catalog, retry_in: float | None
+) -> None:
+    """The search makes its plan anew, from the configuration as it is then."""
+    catalog.enqueue([item("W1", plan="p1")])
+    assert claimed(catalog) == ["W1"]
+    tried = replace(finished("W1", Reason.HTTP_4XX), plan_hash="p2", claimed_plan_hash="p1")
+    retry_at = None if retry_in is None else catalog.now() + retry_in
+    catalog.commit(Batch(finished=[replace(tried, retry_at=retry_at)]))
+    assert catalog.plan_hashes(["W1"]) == {"W1": "p2"}
+    assert catalog.enqueue([item("W1", plan="p2")]) == Enqueued(unchanged=1)
+    assert claimed(catalog) == []
+    assert catalog.enqueue([item("W1", plan="p3")]) == Enqueued(reopened=1)
+
+
+@pytest.mark.requirement("CAT-3")
+def test_a_newer_plan_is_kept_when_another_was_executed_and_is_settled_when_it_was(catalog: Catalog) -> None:
+    catalog.enqueue([item(f"W{n}", plan="p1") for n in (1, 2, 3)])
+    assert len(claimed(catalog)) == 3
+    catalog.enqueue([item(f"W{n}", plan="p3") for n in (1, 2, 3)])
+    failed = replace(finished("W1", Reason.HTTP_4XX), plan_hash="p2", claimed_plan_hash="p1")
+    same = replace(finished("W2", Reason.HTTP_4XX), plan_hash="p3", claimed_plan_hash="p1")
+    saved = replace(finished("W3"), plan_hash="p2", claimed_plan_hash="p1")
+    catalog.commit(Batch(finished=[failed, same, saved]))
+    assert catalog.plan_hashes(["W1", "W2", "W3"]) == {"W1": "p3", "W2": "p3", "W3": "p3"}
+    assert claimed(catalog) == ["W1"], "of the newer plan nothing was tried"
+
+
+def test_a_parked_work_has_the_plan_that_was_executed(catalog: Catalog) -> None:
+    catalog.enqueue([item("W1", plan="p1")])
+    assert claimed(catalog) == ["W1"]
+    catalog.commit(Batch(parked=[Parked("W1", {}, "g", catalog.now() + 60, "pace", "me", "p2", "p1")]))
+    assert catalog.enqueue([item("W1", plan="p2")]) == Enqueued(unchanged=1)
+    assert catalog.plan_hashes(["W1"]) == {"W1": "p2"}
 
 
 def test_a_work_that_is_opened_again_has_all_its_tries(catalog: Catalog) -> None:

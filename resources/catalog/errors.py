@@ -1,0 +1,86 @@
+"""Errors of the catalog, and the translation of what the drivers and the file system raise into sentences with a remedy."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from contextlib import AbstractContextManager
+
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from resources.errors import ExplainedError, translate_errors
+
+POSTGRES_SCHEMA = "docstokg"  # the catalog's own, because others (Dagster, say) have a table `runs` too
+
+
+class CatalogError(ExplainedError):
+    """The catalog cannot be used; the message names it, what is wrong and the remedy."""
+
+
+class CatalogFull(CatalogError):
+    """There is no room left on the disk of the catalog."""
+
+    out_of_space = True
+
+
+class TransactionLost(CatalogError):
+    """The server went away, or sacrificed the transaction to another one. Nothing of it was kept; it may be done again."""
+
+
+_SACRIFICED = frozenset({"40001", "40P01"})  # serialization failure, deadlock
+_DISK_FULL = "53100"
+_GOING_AWAY = frozenset({"57P01", "57P02", "57P03"})  # shut down, crashed, starting up
+
+
+def is_lost(error: DBAPIError) -> bool:
+    """Whether the transaction ended through no fault of its own. psycopg has no state to tell when there is no connection."""
+    state = getattr(error.orig, "sqlstate", "")
+    if state is None:
+        return isinstance(error, OperationalError)
+    return error.connection_invalidated or state in _SACRIFICED | _GOING_AWAY or state.startswith("08")
+
+
+_NO_ACCESS = "Give this user the right to write to the file and its folder, or choose another data_root."
+_FILE_REMEDIES = {
+    "locked": "Another process has held it for too long; end that process, then run the same command again.",
+    "readonly": _NO_ACCESS,
+    "read-only": _NO_ACCESS,
+    "unable to open": _NO_ACCESS,
+    "permission denied": _NO_ACCESS,
+    "not a directory": "Choose another data_root.",
+    "no such file": "Choose another data_root.",
+    "file exists": "Choose another data_root.",
+    "not a database": "Choose another data_root, or move the file away.",
+    "malformed": "Restore it from a backup; a file system check is advisable.",
+    "disk i/o": "Check the disk, then run the same command again.",
+}
+_SERVER_REMEDIES = {
+    "password authentication": "Check the user and the password in storage.url.",
+    "does not exist": "Create it on the server, or correct storage.url.",
+    "permission denied": f"Give the user of storage.url the right to create the schema {POSTGRES_SCHEMA} and to write in it.",
+    "read-only transaction": "The server only reads at the moment (a standby?); name the primary in storage.url.",
+    "lock timeout": "Another process has held it for too long; end that process, then run the same command again.",
+    "connection": "Start the server, or correct storage.url.",
+}
+
+
+def translate_catalog_errors(name: str) -> AbstractContextManager[None]:
+    """Raise what the driver or the file system says about the database `name` as a CatalogError."""
+    return translate_errors((DBAPIError, sqlite3.Error, OSError), lambda error: _translate(name, error))
+
+
+def _translate(name: str, error: DBAPIError | sqlite3.Error | OSError) -> CatalogError:
+    # The driver's own words only, and of them the first line: the rest would show the statement with its values.
+    cause = str(error.orig if isinstance(error, DBAPIError) else error).partition("\n")[0].rstrip(".")
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return CatalogError(f"{error.filename} is a file, not a folder. Choose another data_root.")
+    state = getattr(error.orig, "sqlstate", "") if isinstance(error, DBAPIError) else ""  # PostgreSQL's alone
+    no_room = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if "is full" in cause or no_room or state == _DISK_FULL:
+        return CatalogFull(
+            f"no room for the catalog {name}: {cause}. Free some space, then run the same command again."
+        )
+    remedies = _FILE_REMEDIES if state == "" else _SERVER_REMEDIES
+    remedy = next((words for sign, words in remedies.items() if sign in cause.lower()), "")
+    kind = TransactionLost if isinstance(error, DBAPIError) and is_lost(error) else CatalogError
+    return kind(f"the catalog {name} failed: {cause}. {remedy}".rstrip())

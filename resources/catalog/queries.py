@@ -1,0 +1,196 @@
+"""Queries for what happened: outcomes, attempts and artifacts, and how many of them there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Table, case, select
+from sqlalchemy import func as sql
+
+from resources.catalog.database import Database, retry_lost_transactions
+from resources.catalog.queue import Years, year_is
+from resources.catalog.rows import (
+    Artifact,
+    CountUpTo,
+    Entry,
+    OutcomeCount,
+    StoredAttempt,
+    artifact_from_row,
+    attempt_from_row,
+    entry_from_row,
+    from_json,
+)
+from resources.catalog.schema import artifacts, attempts, catalog_entries, queue, run_works
+from resources.records import AttemptRecord, Classification, Kind, Reason, Status
+
+Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
+_ENTRIES = select(catalog_entries)
+
+
+class Queries(Database):
+    # outcomes
+
+    def entry(self, work_id: str) -> Entry | None:
+        return next(self.entries_of([work_id]), None)
+
+    def entries_of(self, work_ids: Iterable[str]) -> Iterator[Entry]:
+        """The latest outcomes of these works, those that have one."""
+        return map(entry_from_row, self._rows_by_portions(_ENTRIES, catalog_entries.c.work_id, work_ids))
+
+    def entries(
+        self,
+        *,
+        year: Years | None = None,
+        run_id: str | None = None,
+        of_run: str | None = None,
+        classification: Classification | None = None,
+        reason: Reason | None = None,
+    ) -> Iterator[Entry]:
+        """The latest outcomes by work id. `run_id`: settled by that run; `of_run`: of works that the run was to settle, whoever
+        did."""
+        statement = _ENTRIES.where(*_scope(year, run_id, of_run))
+        for column, value in (("classification", classification), ("reason", reason)):
+            if value is not None:
+                statement = statement.where(catalog_entries.c[column] == str(value))
+        return map(entry_from_row, self._rows_by_pages(statement, catalog_entries.c.work_id, ""))
+
+    def outcome_counts(
+        self, year: Years | None = None, run_id: str | None = None, *, of_run: str | None = None
+    ) -> list[OutcomeCount]:
+        """How works ended, the most frequent first. `run_id` and `of_run` as for `entries`."""
+        c, count = catalog_entries.c, sql.count().label("count")
+        kinds = (c.classification, c.reason, c.kind)
+        statement = select(*kinds, count).where(*_scope(year, run_id, of_run)).group_by(*kinds)
+        return [
+            OutcomeCount(
+                Classification(row["classification"]),
+                Reason(row["reason"]),
+                Kind(row["kind"]) if row["kind"] else None,
+                row["count"],
+            )
+            for row in self._rows(statement.order_by(sql.count().desc(), *(kind.nulls_first() for kind in kinds)))
+        ]
+
+    def latest_files(self, run_id: str, limit: int) -> list[Entry]:
+        """What the run stored last, the newest first."""
+        c = catalog_entries.c
+        stored = (c.run_id == run_id, c.classification == str(Classification.SUCCESS), c.path.is_not(None))
+        statement = _ENTRIES.where(*stored).order_by(c.finished_at.desc(), c.work_id).limit(limit)
+        return [entry_from_row(row) for row in self._rows(statement)]
+
+    def counted_outcomes(self, run_id: str) -> list[dict[str, Any]]:
+        """The outcomes that a run settled, equal ones as one row with their number `n`; `waits`: for another try."""
+        c = catalog_entries.c
+        waits = case((c.retry_at.is_not(None), 1), else_=0).label("waits")
+        return self._counted(run_id, catalog_entries, [c.resolver, c.classification, c.reason, waits])
+
+    def counted_attempts(self, run_id: str) -> list[dict[str, Any]]:
+        """The attempts of a run, equal ones as one row with their number `n`."""
+        c = attempts.c
+        return self._counted(run_id, attempts, [c.resolver, c.role, c.status, c.reason, c.http_status])
+
+    def _counted(self, run_id: str, table: Table, columns: Sequence[ColumnElement[Any]]) -> list[dict[str, Any]]:
+        statement = select(*columns, sql.count().label("n")).where(table.c.run_id == run_id)
+        return [dict(row) for row in self._rows(statement.group_by(*columns).order_by(*columns))]
+
+    @retry_lost_transactions
+    def counted_up_to(self, year: int | None, attempt: int, revision: int) -> tuple[CountUpTo, CountUpTo]:
+        """How many attempts of a year there are up to a position, how many outcomes up to a revision, and how many in all."""
+        tried, ended = select(sql.count()).select_from(attempts), select(sql.count()).select_from(catalog_entries)
+        if year is not None:
+            tried = tried.where(year_is(attempts.c.year, year))
+            ended = ended.where(year_is(catalog_entries.c.year, year))
+        with self._read() as connection:
+            some = (tried.where(attempts.c.id <= attempt), ended.where(catalog_entries.c.revision <= revision))
+            first, second = (
+                CountUpTo(connection.scalar(part) or 0, connection.scalar(whole) or 0)
+                for part, whole in zip(some, (tried, ended), strict=True)
+            )
+        return first, second
+
+    def entry_columns_after(self, revision: int, limit: int) -> Columns:
+        """The outcomes that changed after `revision`, each as it is now, column by column and as they are stored."""
+        return self._columns(_ENTRIES, catalog_entries.c.revision, revision, limit)
+
+    # artifacts
+
+    def artifacts_of(self, work_id: str) -> list[Artifact]:
+        """The files that were stored for a work, the first one first."""
+        return self._artifacts(artifacts.c.work_id == work_id)
+
+    def works_with(self, sha256: str) -> list[Artifact]:
+        """Every place where these bytes are known: the same file may be of several works, or of one from several URLs."""
+        return self._artifacts(artifacts.c.sha256 == sha256)
+
+    def artifacts_after(self, position: int, limit: int) -> list[Artifact]:
+        return self._artifacts(artifacts.c.id > position, limit)
+
+    def _artifacts(self, condition: ColumnElement[bool], limit: int | None = None) -> list[Artifact]:
+        statement = select(artifacts).where(condition).order_by(artifacts.c.id).limit(limit)
+        return [artifact_from_row(row) for row in self._rows(statement)]
+
+    def named_files(self) -> Iterator[str]:
+        """The path of every file that a row names, some more than once; also what is kept for a work whose search still waits."""
+        rows = select(artifacts.c.path).union_all(
+            select(catalog_entries.c.path).where(catalog_entries.c.path.is_not(None))
+        )
+        several = select(catalog_entries.c.html_paths).where(catalog_entries.c.html_paths != "[]")
+        kept = select(queue.c.progress).where(queue.c.progress.like('%"html":{%'))
+        with self._read() as connection:
+            yield from connection.execute(rows).scalars()
+            for paths in connection.execute(several).scalars():
+                yield from from_json(paths)
+            for progress in connection.execute(kept).scalars():
+                if html := from_json(progress)["html"]:
+                    yield html["path"]
+
+    # attempts
+
+    def attempts_after(
+        self, position: int, limit: int, *, year: int | None = None, run_id: str | None = None
+    ) -> list[StoredAttempt]:
+        """The attempts recorded after `position`, in the order in which they were recorded."""
+        statement = select(attempts).where(attempts.c.id > position).order_by(attempts.c.id).limit(limit)
+        if year is not None:
+            statement = statement.where(year_is(attempts.c.year, year))
+        if run_id is not None:
+            statement = statement.where(attempts.c.run_id == run_id)
+        return [attempt_from_row(row) for row in self._rows(statement)]
+
+    def attempt_columns_after(self, position: int, limit: int) -> Columns:
+        """The same rows as `attempts_after`, column by column and as they are stored, for those who move very many."""
+        return self._columns(select(attempts), attempts.c.id, position, limit)
+
+    def attempts_of(self, work_id: str, year: int | None) -> list[AttemptRecord]:
+        """All attempts for a work, in their order, those that were made for several at once included. The index of its year is
+        used: there is none of works."""
+        shared = attempts.c.extra.like('%"also_for"%') & attempts.c.extra.contains(f'"{work_id}"', autoescape=True)
+        same = (year_is(attempts.c.year, year or 0), (attempts.c.work_id == work_id) | shared)
+        rows = self._rows(select(attempts).where(*same).order_by(attempts.c.id))
+        return [attempt_from_row(row).record for row in rows]
+
+    def attempts_with(self, key: str, status: Status) -> Iterator[AttemptRecord]:
+        """The attempts of this status whose `extra` has something under `key`, in their order. Reads all attempts."""
+        found = select(attempts).where(attempts.c.status == str(status), attempts.c.extra.like(f'%"{key}":%'))
+        with self._read() as connection:
+            for row in connection.execute(found.order_by(attempts.c.id)).mappings():
+                yield attempt_from_row(row).record
+
+    @retry_lost_transactions
+    def _columns(self, statement: Select[Any], key: ColumnElement[int], after: int, limit: int) -> Columns:
+        with self._read() as connection:
+            found = connection.execute(statement.where(key > after).order_by(key).limit(limit))
+            names = tuple(found.keys())
+            columns = tuple(zip(*found.all(), strict=True))
+        return dict(zip(names, columns, strict=True)) if columns else {}
+
+
+def _scope(year: Years | None, run_id: str | None, of_run: str | None) -> list[ColumnElement[bool]]:
+    c = catalog_entries.c
+    conditions = [] if year is None else [year_is(c.year, year)]
+    if run_id is not None:
+        conditions.append(c.run_id == run_id)
+    if of_run is not None:
+        conditions.append(c.work_id.in_(select(run_works.c.work_id).where(run_works.c.run_id == of_run)))
+    return conditions
