@@ -17,7 +17,8 @@ from docstokg_assets.domain.pdf_match import Flag, Verdict
 from docstokg_assets.domain.plans import Candidate, Tier
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.download import ArtifactSink, DownloadLimits
-from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline, SearchState, retry_time
+from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
+from docstokg_assets.engine.search_state import SearchState, retry_time
 from docstokg_assets.resolvers.registry import (
     Resolution,
     Resolver,
@@ -563,7 +564,7 @@ def article(_: Work, __: str, ___: Path) -> Verdict:
 
 def taught(tmp_path: Path, order: tuple[str, ...], **settings: Any) -> ResolverPipeline:
     """One that has found three files of a publisher, each under the number of its DOI."""
-    made = pipeline(tmp_path, order, **{"judge": article, **settings})
+    made = pipeline(tmp_path, order, **{"validator": article, **settings})
     web = Web({"https://p.example/files/": (200, "application/pdf", PDF)})
     for number in range(1000, 1003):
         assert search(made, located(f"https://p.example/files/{number}.pdf", doi=f"10.5555/p.{number}"), web).ok
@@ -594,7 +595,9 @@ def test_where_a_publisher_keeps_its_files_is_learnt_and_nobody_is_asked_for_the
 
 
 @pytest.mark.requirement("RES-2")
-@pytest.mark.parametrize("settings", [{"guess_files": False}, {"judge": None}], ids=["switched off", "nobody judges"])
+@pytest.mark.parametrize(
+    "settings", [{"guess_files": False}, {"validator": None}], ids=["switched off", "nobody judges"]
+)
 def test_nothing_is_guessed_where_that_is_not_wanted_or_no_file_is_looked_into(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
@@ -709,7 +712,7 @@ def test_a_file_that_was_guessed_must_be_beyond_doubt_and_one_that_a_page_names_
             else Verdict()
         )
 
-    made = taught(tmp_path, ("openalex", "doi"), judge=doubtful)
+    made = taught(tmp_path, ("openalex", "doi"), validator=doubtful)
     web = Web({GUESS: (200, "application/pdf", PDF), "https://doi.org/": page()})
     records: list[AttemptRecord] = []
     assert search(made, next_of(), web, records=records).reason is Reason.NO_PDF_LINK
