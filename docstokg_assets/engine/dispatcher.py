@@ -367,7 +367,8 @@ class Dispatcher:
                 requests=state.requests,
                 retry_at=retry_at,
                 progress=state.to_json() if retry_at is not None else None,
-                plan_hash=task.item.plan_hash,
+                plan_hash=state.plan_hash or task.item.plan_hash,
+                claimed_plan_hash=task.item.plan_hash,
             )
         )
 
@@ -392,6 +393,8 @@ class Dispatcher:
                 not_before=self._catalog.now() + park.seconds if park.seconds else 0.0,
                 reason=park.reason,
                 owner=self._settings.owner,
+                plan_hash=task.state.plan_hash or task.item.plan_hash,
+                claimed_plan_hash=task.item.plan_hash,
             )
         )
 

@@ -441,7 +441,8 @@ def _held(connection: Connection, items: Sequence[Finished | Parked]) -> dict[tu
 
 def _as_planned_by_now(item: Finished, plan_hash: str, now: float) -> Finished:
     """A work without success whose plan has changed meanwhile is due at once: what was tried is not all that there is."""
-    replanned = not item.outcome.ok and item.plan_hash not in (None, plan_hash)
+    known = (item.plan_hash, item.claimed_plan_hash)
+    replanned = not item.outcome.ok and item.plan_hash is not None and plan_hash not in known
     return replace(item, retry_at=now, progress=None) if replanned else item
 
 

@@ -106,7 +106,8 @@ class Finished:
     requests: int = 0
     retry_at: float | None = None
     progress: Mapping[str, Any] | None = None  # what the next try need not find out again
-    plan_hash: str | None = None  # the plan that was tried; when there is a newer one by now, the work is opened again
+    plan_hash: str | None = None  # the plan that was executed, which the queue then has
+    claimed_plan_hash: str | None = None  # the plan that the queue had when the work was claimed, where it was another
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ class Parked:
     not_before: float
     reason: str
     owner: str
+    plan_hash: str | None = None  # as for `Finished`
+    claimed_plan_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
