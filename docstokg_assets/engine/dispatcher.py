@@ -19,6 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
@@ -45,7 +46,6 @@ log = logging.getLogger(__name__)
 
 _TICK_S = 0.5
 _RESCAN_S = 5.0  # so often a claim looks at all due works again, also those that earlier claims have passed over
-_CLAIM_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +164,9 @@ class Dispatcher:
         result, waiting = self._result, self._scheduler.waiting()
         if self._held_elsewhere and not self._open:
             waiting.append(Waiting("another process", self._held_elsewhere, None, "holds them"))
-        return Progress(
-            finished=result.finished - result.to_retry,
-            saved=result.saved - result.html_only,
-            later=self._scheduler.parked_works + result.to_retry,
-            open=len(self._open),
-            active_hosts=self._workers.active_hosts(),
-            waiting=tuple(waiting),
-        )
+        finished, later = result.finished - result.to_retry, self._scheduler.parked_works + result.to_retry
+        hosts = self._workers.active_hosts()
+        return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, tuple(waiting))
 
     def replace_rules(
         self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy], *, config_hash: str
@@ -227,7 +222,7 @@ class Dispatcher:
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
-        items = self._claim(min(room, _CLAIM_SIZE), now)
+        items = self._claim(min(room, 64), now)
         self._next_claim = now if items else now + _TICK_S
         for item in items:
             with self._open_lock:
@@ -243,15 +238,9 @@ class Dispatcher:
         left_out = self._scheduler.full_groups()
         if left_out != self._left_out or not left_out or now >= self._next_rescan:
             self._claimed_up_to, self._left_out, self._next_rescan = None, left_out, now + _RESCAN_S
-        items = self._catalog.claim(
-            self._settings.owner,
-            limit,
-            self._settings.lease_s,
-            year=self._settings.year,
-            run_id=self._settings.of_run,
-            exclude_groups=left_out,
-            after=self._claimed_up_to,
-        )
+        settings = self._settings
+        works: dict[str, Any] = {"year": settings.year, "run_id": settings.of_run, "exclude_groups": left_out}
+        items = self._catalog.claim(settings.owner, limit, settings.lease_s, **works, after=self._claimed_up_to)
         if items:
             self._claimed_up_to = items[-1].priority, items[-1].work_id
         return items
@@ -352,7 +341,7 @@ class Dispatcher:
                 return
             if not outcome.ok:
                 retry_at = retry_time(state, now, task.item.tries, settings.retry_base_s, settings.max_tries)
-        self._add_active_time(task)
+        task.add_active_time(self._clock.monotonic())
         self._recorder.record(
             Finished(
                 work_id=task.item.work_id,
@@ -383,7 +372,7 @@ class Dispatcher:
         if task.parent is not None:
             self._on_subtask_done(task.parent, task, park)
             return
-        self._add_active_time(task)
+        task.add_active_time(self._clock.monotonic())
         self._scheduler.note_parked(task.item.work_id, park)
         self._recorder.record(
             Parked(
@@ -397,10 +386,6 @@ class Dispatcher:
                 claimed_plan_hash=task.item.plan_hash,
             )
         )
-
-    def _add_active_time(self, task: Task) -> None:
-        if task.began is not None:
-            task.state.active_ms += round((self._clock.monotonic() - task.began) * 1000)
 
     def _on_recorded(self, entry: Finished | Parked, settled: bool) -> None:
         """Called by the recorder when an entry is durable. Not `settled`: the work is no longer ours, or is due again at once

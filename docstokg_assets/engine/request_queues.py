@@ -64,6 +64,10 @@ class Task:
     subtasks: list[Task] = field(default_factory=list)
     result: ResolverResult | DownloadOutcome | Park | None = None  # of a subtask that is done
 
+    def add_active_time(self, now: float) -> None:
+        if self.began is not None:
+            self.state.active_ms += round((now - self.began) * 1000)
+
     def close(self) -> None:
         self.search.close()
         if self.exchange is not None:

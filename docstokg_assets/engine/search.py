@@ -30,7 +30,7 @@ from docstokg_assets.engine.download import (
     stream_candidate_payload,
 )
 from docstokg_assets.engine.search_state import Failure, KeptCopy, SearchState, conclude, error_details
-from docstokg_assets.landing.extract import Found, extract
+from docstokg_assets.landing.extract import extract
 from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.resolvers.answers import license_name
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult
@@ -43,7 +43,6 @@ from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
 from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
 
-MAX_HOPS = 2  # landing pages between a plan's URL and a file
 _GONE = frozenset({404, 410})
 _UNWELCOME = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
 _UNKNOWN = "unknown"
@@ -353,7 +352,7 @@ class ResolverPipeline:
             if state.html is None and found.is_full_text:
                 state.html = self._keep_html(candidate, work, response, page)
             state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
-            if _follow_links(candidate, state, response, found):
+            if state.add_links(candidate, response.url, found):
                 state.visited.add(candidate.key)
             else:
                 state.fail(candidate, Reason.NO_PDF_LINK, response)
@@ -367,21 +366,6 @@ class ResolverPipeline:
         beside = (state.html,) if state.html is not None and state.html.path is not None else ()
         html = tuple(page.path for page in beside if page.path is not None)
         return replace(outcome, fallback_chain=tuple(state.chain), html_paths=html, beside=beside)
-
-
-def _follow_links(candidate: Candidate, state: SearchState, response: Response, found: Found) -> bool:
-    """Add the links of a page as candidates; True if there is any other than the page itself, even a known one."""
-    if candidate.hop >= MAX_HOPS:
-        return False
-    child = replace(candidate, referer=response.url, checksum=None, hop=candidate.hop + 1)
-    links = [replace(child, url=link.url, target=Target.PDF) for link in found.pdf]
-    links += [replace(child, url=link.url, target=Target.XML, rank=candidate.rank + 1) for link in found.xml]
-    next_page = found.next_page or next((link.url for link in found.html), None)
-    if not links and next_page is not None:
-        links.append(replace(child, url=next_page, target=Target.LANDING))
-    for link in links:
-        state.add(link)
-    return any(link.key != candidate.key for link in links)
 
 
 def _wall(response: Response, page: bytes) -> Reason | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from docstokg_assets.domain.plans import Candidate, Plan, Target, Tier, url_key
 from docstokg_assets.engine.download import outcome_from_json, without_secrets
+from docstokg_assets.landing.extract import Found
 from resources.http.canonical import host_of
 from resources.http.errors import HttpError
 from resources.http.messages import Response
@@ -23,6 +24,7 @@ MAX_WAITS = (
     1  # a host that is still broken after its first pause may stay so for long; the work then ends with a retry time
 )
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
+MAX_HOPS = 2  # landing pages between a plan's URL and a file
 _FILES = frozenset({Target.PDF, Target.XML})
 
 
@@ -124,6 +126,20 @@ class SearchState:
         if known is None or (known.guessed and not candidate.guessed):
             self.candidates[candidate.key] = candidate
             self.failures.pop(candidate.key, None)
+
+    def add_links(self, page: Candidate, page_url: str, found: Found) -> bool:
+        """Add the links of a landing page; True if there is any other than the page itself, even a known one."""
+        if page.hop >= MAX_HOPS:
+            return False
+        child = replace(page, referer=page_url, checksum=None, hop=page.hop + 1)
+        links = [replace(child, url=link.url, target=Target.PDF) for link in found.pdf]
+        links += [replace(child, url=link.url, target=Target.XML, rank=page.rank + 1) for link in found.xml]
+        next_page = found.next_page or next((link.url for link in found.html), None)
+        if not links and next_page is not None:
+            links.append(replace(child, url=next_page, target=Target.LANDING))
+        for link in links:
+            self.add(link)
+        return any(link.key != page.key for link in links)
 
     def retarget(self, candidate: Candidate, target: Target) -> None:
         """Try the same URL again as what it turned out to be."""
