@@ -81,6 +81,7 @@ def search(
     try:
         request = next(search)
         while True:
+            assert isinstance(request, Request)  # resolvers are asked one after the other here
             answer = web.answer(request)
             request = search.throw(answer) if isinstance(answer, HttpError) else search.send(answer)
     except StopIteration as done:

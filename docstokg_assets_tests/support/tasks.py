@@ -66,6 +66,6 @@ def task(
 ) -> Task:
     item = QueueItem(work_id, 2024, 0, {}, "plan", None, None, 0, 0.0)
     log = AttemptLog(emit, SystemClock(), "run", "worker", lambda: 1, work_id, 2024)
-    made = Task(item, Work(work_id), SearchState(), search or (_ for _ in ()), log)
+    made = Task(item, Work(work_id), SearchState(), search or cast("Any", (_ for _ in ())), log)
     made.batchable = request
     return made
