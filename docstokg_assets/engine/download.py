@@ -1,8 +1,8 @@
-"""One candidate, from URL to durable file, in three phases: prepare (what to ask), stream (one GET, hashed while it is written),
-finalize (is it whole, then store it under the work's name). And the short way: a file that is there already, stored by a process
-that did not live to record it.
+"""Download one candidate in three phases: prepare (what to request), stream (one GET, hashed while it is written), finalize
+(check that it is whole and the right article, then store it under the work's name). `adopted` finds a file that was stored
+by a process that was killed before it could record it.
 
-Which candidate is tried, and what happens after a failure, is the pipeline's; sending is the client's; names are `naming`'s.
+The search chooses the candidates and handles failures, the HTTP client sends, `domain.naming` makes the names.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ class DownloadPlan:
     referer: str | None = None
     expected_mime: str | None = None
     checksum: str | None = None
-    # of the copy that we have: the file is sent only if it is another one
-    etag: str | None = None
+    etag: str | None = None  # of the stored copy, as is `last_modified`: the server sends only a file that has changed
     last_modified: str | None = None
-    repeatable: bool = True  # False: tried once; its host has just failed for long enough
+    repeatable: bool = True  # False: no retries, because its host has just failed repeatedly
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -58,7 +57,7 @@ class DownloadPlan:
 
 @dataclass(frozen=True, slots=True)
 class DownloadStreamResult:
-    """A body that arrived whole: as a part file, or, for an HTML page, in memory."""
+    """A body that was received completely: as a part file, or in memory for an HTML page."""
 
     path_tmp: str | None
     bytes_written: int
@@ -66,31 +65,34 @@ class DownloadStreamResult:
     content_type: str | None
     kind: Kind
     sha256: str
-    digests: Mapping[str, str] = field(default_factory=dict)  # others that were asked for
+    digests: Mapping[str, str] = field(default_factory=dict)  # of the algorithms in DownloadLimits.also_hash
     tail: bytes = b""
     page: bytes = b""
     part: PartFile | None = field(default=None, repr=False)
+
+    def discard(self) -> None:
+        if self.part is not None:
+            self.part.discard()
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadLimits:
     max_bytes: int
     max_page_bytes: int
-    also_hash: tuple[str, ...] = ()  # `sha1`, `md5`: where more than SHA-256 is to be told of a file
+    also_hash: tuple[str, ...] = ()  # `sha1`, `md5`: digests to compute besides SHA-256
 
 
 class ArtifactSink:
-    """Takes the body of an artifact GET. The first bytes decide: PDF and XML go to a part file, HTML is kept in memory, because
-    it is a wall, a landing page, or in the rarer case a full text; anything else is not read further."""
+    """Receives the body of an artifact GET. The first bytes decide: PDF and XML go to a part file, HTML stays in memory, because
+    it is a wall, a landing page or, less often, a full text; anything else is not read further."""
 
     def __init__(
         self, head: ResponseHead, store: ArtifactStore, limits: DownloadLimits, plan: DownloadPlan | None = None
     ) -> None:
         announced = head.content_length
         if announced is not None and announced > limits.max_bytes:
-            raise ContentRefused(
-                f"{announced} bytes, more than download.max_bytes", url=head.url, reason=Reason.POLICY_SIZE
-            )
+            message = f"{announced} bytes, more than download.max_bytes"
+            raise ContentRefused(message, url=head.url, reason=Reason.POLICY_SIZE)
         self._head, self._store, self._limits = head, store, limits
         self._expected = plan.expected_mime if plan is not None else None
         self._stated = _stated(head, plan)
@@ -145,12 +147,10 @@ class ArtifactSink:
             wall = recognise_wall(self._head.status, self._head.headers, self._start, self._head.url)
             if wall is not None:
                 raise ContentRefused("a wall instead of a file", url=self._head.url, reason=wall)
-            shown = self._head.content_type or "no content type"
-            raise ContentRefused(
-                f"neither PDF, XML nor HTML ({shown})", url=self._head.url, reason=Reason.UNEXPECTED_CT
-            )
+            message = f"neither PDF, XML nor HTML ({self._head.content_type or 'no content type'})"
+            raise ContentRefused(message, url=self._head.url, reason=Reason.UNEXPECTED_CT)
         wanted = self._expected
-        if wanted is not None and _MIMES.get(kind, wanted) != wanted:  # a page is no mistake: it is read, not kept
+        if wanted is not None and _MIMES.get(kind, wanted) != wanted:  # HTML is allowed: pages are read, not stored
             raise ContentRefused(f"{_MIMES[kind]} instead of {wanted}", url=self._head.url, reason=Reason.POLICY_TYPE)
         self._kind = kind
         if kind is not Kind.HTML:
@@ -171,7 +171,7 @@ class ArtifactSink:
 
 
 def _stated(head: ResponseHead, plan: DownloadPlan | None) -> list[tuple[str, str]]:
-    """Algorithms and digests that the bytes must have, by what the server says and what the source of the candidate said."""
+    """(algorithm, digest) pairs that the body must match, as stated by the server or by the source of the candidate."""
     stated = list(stated_digests(head.headers).items())
     if plan is not None and plan.checksum is not None:
         algorithm, _, digest = plan.checksum.lower().partition(":")
@@ -187,7 +187,7 @@ def prepare_candidate_download(candidate: Candidate) -> DownloadPlan:
 def stream_candidate_payload(
     plan: DownloadPlan, candidate: Candidate, store: ArtifactStore, limits: DownloadLimits, obey_robots: bool
 ) -> Generator[Request, Response, Response]:
-    """Exactly one GET. A 2xx answer's `payload` is a DownloadStreamResult."""
+    """Send exactly one GET. The `payload` of a 2xx response is a DownloadStreamResult."""
     response = yield Request(
         plan.url,
         Role.ARTIFACT,
@@ -209,16 +209,16 @@ def finalize_candidate_download(
     store: ArtifactStore,
     *,
     conditional: bool = False,
-    judge: PdfValidator | None = None,
+    validator: PdfValidator | None = None,
     quarantine: Quarantine | None = None,
 ) -> DownloadOutcome:
-    """Integrity, whether it is this paper, then the store. Leaves no part file behind, whatever it finds. `conditional`: the
-    plan named our copy; `quarantine`: where a PDF goes that is something else as well."""
+    """Check integrity, validate that it is this article, then store. Never leaves a part file behind. `conditional`: the request
+    named the stored copy; `quarantine`: keeps PDFs that are another file type as well."""
     if response.status == 304 and conditional:
-        return not_modified(candidate, response)
+        return _outcome(candidate, Reason.NOT_MODIFIED, Classification.SKIP, ok=True, **_validators(response))
     if not response.ok:
         reason = reason_of_status(response.status)
-        if reason is Reason.OK:  # a redirect to nowhere, or "not modified" to somebody who has nothing
+        if reason is Reason.OK:  # a redirect without a target, or "not modified" without a condition
             reason = Reason.PROTOCOL_ERROR
         return failed(candidate, reason, http_status=response.status)
     stream = response.payload
@@ -226,72 +226,54 @@ def finalize_candidate_download(
     verdict = Verdict()
     if stream.kind in (Kind.PDF, Kind.PDF_UNKNOWN):
         assert stream.part is not None
+        meta: dict[str, object]
         fault = pdf_fault(stream.bytes_written, stream.tail)
         if fault is not None:
-            meta: dict[str, object] = {"fault": fault}
+            meta = {"fault": fault}
             if quarantine is not None and fault in TWO_IN_ONE:
                 kept = quarantine.take(stream.part, stream.sha256, "pdf")
                 meta |= {"quarantined": kept} if kept is not None else {}
             stream.part.discard()
             return failed(candidate, Reason.PDF_CORRUPT, kind=Kind.PDF_CORRUPT, http_status=response.status, meta=meta)
-        verdict = judge(work, response.url, stream.part.path) if judge is not None else verdict
+        verdict = validator(work, response.url, stream.part.path) if validator is not None else verdict
         if verdict.reason is not None:
             stream.part.discard()
-            noticed = _noticed(verdict)
-            return failed(candidate, verdict.reason, kind=stream.kind, http_status=response.status, meta=noticed)
+            meta = _flags(verdict)
+            return failed(candidate, verdict.reason, kind=stream.kind, http_status=response.status, meta=meta)
     part = stream.part
-    if part is None:  # an HTML full text, so far in memory
+    if part is None:  # an HTML full text, still in memory
         part = store.begin(FOLDERS[stream.kind])
         part.write(stream.page)
-    return store_file(work, candidate, response, stream, part, store, verdict)
-
-
-def store_file(
-    work: Work,
-    candidate: Candidate,
-    response: Response,
-    stream: DownloadStreamResult,
-    part: PartFile,
-    store: ArtifactStore,
-    verdict: Verdict,
-) -> DownloadOutcome:
     kind = stream.kind
     extension = extension_of(kind, stream.content_type, response.headers.get("content-disposition"), response.url)
     name = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], extension)
-    meta: dict[str, object] = {**stream.digests, **_provenance(candidate, response), **_noticed(verdict)}
-    outcome = DownloadOutcome(
+    outcome = _outcome(
+        candidate,
+        Reason.OK,
+        Classification.SUCCESS,
         ok=True,
-        path=None,
-        classification=Classification.SUCCESS,
-        reason=Reason.OK,
         kind=kind,
-        url=candidate.url,
-        resolver=candidate.resolver,
-        tier=str(candidate.tier),
-        http_status=response.status,
         sha256=stream.sha256,
         content_length=stream.bytes_written,
         content_type=stream.content_type,
-        etag=response.headers.get("etag"),
-        last_modified=response.headers.get("last-modified"),
         license=candidate.license,
         version=candidate.version,
-        meta=meta,
+        meta={**stream.digests, **_provenance(candidate, response), **_flags(verdict)},
+        **_validators(response),
     )
     stored = store.commit(part, name, stream.sha256, orjson.dumps(without_secrets(outcome)))
-    named = {"name": name} if stored.path != name else {}  # for people, where the store goes by hashes
-    return replace(outcome, path=stored.path, meta={**meta, **named})
+    readable = {"name": name} if stored.path != name else {}  # where the store names files by their hash
+    return replace(outcome, path=stored.path, meta={**outcome.meta, **readable})
 
 
 def adopted(work: Work, store: ArtifactStore, wanted: Callable[[DownloadOutcome], bool]) -> DownloadOutcome | None:
-    """The outcome of a file that lies under the work's name, by what was noted with it, if that is `wanted` and its bytes are
-    still those."""
+    """The outcome that was noted with a file stored under the work's name, if it is `wanted` and the file has not changed."""
     for kind in (Kind.PDF, Kind.XML):
         path = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], USUAL[kind][0])
         note = store.note_of(path)
         if note is None:
             continue
-        with suppress(ValueError, TypeError, KeyError):  # a note of somebody else, or of another version
+        with suppress(ValueError, TypeError, KeyError):  # a note of another program or version
             outcome = outcome_from_json(orjson.loads(note))
             named = outcome.ok and outcome.url and outcome.resolver and outcome.tier and Tier(outcome.tier)
             if not named or not wanted(outcome):
@@ -302,7 +284,7 @@ def adopted(work: Work, store: ArtifactStore, wanted: Callable[[DownloadOutcome]
 
 
 def without_secrets(outcome: DownloadOutcome) -> DownloadOutcome:
-    """As it may be written down."""
+    """The outcome with secrets removed from its URLs, as it may be written down."""
     meta = {name: redact_url(value) if isinstance(value, str) else value for name, value in outcome.meta.items()}
     return replace(outcome, url=redact_url(outcome.url) if outcome.url else None, meta=meta)
 
@@ -313,53 +295,30 @@ def outcome_from_json(raw: Mapping[str, Any]) -> DownloadOutcome:
 
 
 def _provenance(candidate: Candidate, response: Response) -> dict[str, str]:
-    """Where a file really came from, as the catalog keeps it with the artifact."""
+    """Where a file was really fetched from, as the catalog keeps it with the artifact."""
     found = {"final_url": response.url} if response.url != candidate.url else {}
     if candidate.captured_from is not None:
         found |= {"derivation": "archive-capture", "derived_from": candidate.captured_from}
     return found
 
 
-def _noticed(verdict: Verdict) -> dict[str, object]:
-    """What stands on the row of a file that is not beyond doubt."""
-    if not verdict.flags:
-        return {}
-    return {"flags": [str(flag) for flag in verdict.flags], "evidence": verdict.evidence}
+def _flags(verdict: Verdict) -> dict[str, object]:
+    """The flags of a suspect file, for its manifest row."""
+    return {"flags": [str(flag) for flag in verdict.flags], "evidence": verdict.evidence} if verdict.flags else {}
 
 
-def not_modified(candidate: Candidate, response: Response) -> DownloadOutcome:
-    """Our copy is still the current one: nothing came, and nothing is stored."""
-    return DownloadOutcome(
-        ok=True,
-        path=None,
-        classification=Classification.SKIP,
-        reason=Reason.NOT_MODIFIED,
-        url=candidate.url,
-        resolver=candidate.resolver,
-        tier=str(candidate.tier),
-        http_status=response.status,
-        etag=response.headers.get("etag"),
-        last_modified=response.headers.get("last-modified"),
-    )
+def _validators(response: Response) -> dict[str, Any]:
+    """What a later conditional GET needs, and the status."""
+    etag, last_modified = response.headers.get("etag"), response.headers.get("last-modified")
+    return {"http_status": response.status, "etag": etag, "last_modified": last_modified}
 
 
-def failed(
-    candidate: Candidate,
-    reason: Reason,
-    *,
-    kind: Kind | None = None,
-    http_status: int | None = None,
-    meta: dict[str, object] | None = None,
+def failed(candidate: Candidate, reason: Reason, **fields: Any) -> DownloadOutcome:
+    return _outcome(candidate, reason, Classification.ERROR, ok=False, **fields)
+
+
+def _outcome(
+    candidate: Candidate, reason: Reason, classification: Classification, *, ok: bool, **fields: Any
 ) -> DownloadOutcome:
-    return DownloadOutcome(
-        ok=False,
-        path=None,
-        classification=Classification.ERROR,
-        reason=reason,
-        kind=kind,
-        url=candidate.url,
-        resolver=candidate.resolver,
-        tier=str(candidate.tier),
-        http_status=http_status,
-        meta=meta or {},
-    )
+    fields |= {"url": candidate.url, "resolver": candidate.resolver, "tier": str(candidate.tier)}
+    return DownloadOutcome(ok, None, classification, reason, **fields)

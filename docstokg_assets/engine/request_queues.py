@@ -1,23 +1,44 @@
-"""What the dispatcher schedules: works under way, and the queues in which their next requests wait for the same limits. Plain
-records that know how long a wait is; who goes when is decided by the dispatcher.
+"""What the engine schedules: a `Task` for each work under way, and the `RequestQueue` in which its next request waits.
+
+A RequestQueue is what Scrapy calls a downloader slot: the requests that fall under the same limits. These are plain records that
+can say how long a wait is; the scheduler decides which one goes next.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator
 from dataclasses import dataclass, field
+from typing import Any
 
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.search import Search, SearchState
-from docstokg_assets.resolvers.registry import Resolution, ResolverResult
+from docstokg_assets.engine.search_state import SearchState
+from docstokg_assets.resolvers.registry import ResolverResult
+from resources.artifacts.store import StoreError
+from resources.catalog.errors import CatalogError
 from resources.catalog.rows import QueueItem
 from resources.http.attempts import AttemptLog
 from resources.http.exchange import Exchange, Send
 from resources.http.messages import Request
 from resources.rate_limit.limiter import Allowance
+from resources.rate_limit.stores import LimiterUnavailable
 from resources.records import DownloadOutcome
 
 SHORT_WAIT_S = 2.0
+PASS_ENDING_ERRORS = (
+    StoreError,
+    CatalogError,
+    LimiterUnavailable,
+)  # they end the pass, not only the task that met them
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Give a work back to the catalog for so many seconds. `group`: the limit group that it waits for."""
+
+    seconds: float
+    reason: str
+    group: str | None = None
 
 
 @dataclass(slots=True)
@@ -27,57 +48,61 @@ class Task:
     item: QueueItem
     work: Work
     state: SearchState
-    search: Search | Resolution
+    search: Generator[Any, Any, DownloadOutcome | ResolverResult]  # a Search; of a subtask, a resolver's Resolution
     log: AttemptLog
     exchange: Exchange | None = None
     send: Send | None = None
-    batchable: Request | None = None  # what the exchange is for, as long as others can still be asked for with it
-    alone: Request | None = None  # the same once it was asked with others: how it is asked if that was refused
-    batched: list[Task] = field(default_factory=list)  # those that wait for the answer to this one's request,
-    items: tuple[str, ...] = ()  # and what was asked for all of them
-    since: float = 0.0  # when it began to wait for its queue
-    began: float | None = None  # when its first request left; what it waited before is not its own slowness
-    parent: Task | None = None  # whose question this one asks, side by side with others,
-    subtasks: list[Task] = field(default_factory=list)  # and here those that ask for it,
-    result: ResolverResult | DownloadOutcome | None = None  # and what one of them came back with,
-    held_up: tuple[float, str] | None = None  # or that it must wait, for so long and why
+    since: float = 0.0  # when it began to wait in its queue
+    began: float | None = None  # when its first request was sent; waiting before that does not count as its own time
+    # Batching: a request that can be combined with others, and what was combined (batching.py).
+    batchable: Request | None = None  # the request of `exchange`, as long as it can still be combined
+    alone: Request | None = None  # the same once it was combined: sent if the combined one is refused
+    batched: list[Task] = field(default_factory=list)  # the tasks that wait for the answer to this one's request
+    items: tuple[str, ...] = ()  # what was asked for all of them
+    # Concurrent resolver queries (concurrent_queries.py).
+    parent: Task | None = None
+    subtasks: list[Task] = field(default_factory=list)
+    result: ResolverResult | DownloadOutcome | Park | None = None  # of a subtask that is done
+
+    def add_active_time(self, now: float) -> None:
+        if self.began is not None:
+            self.state.active_ms += round((now - self.began) * 1000)
+
+    def close(self) -> None:
+        self.search.close()
+        if self.exchange is not None:
+            self.exchange.close()
 
 
 @dataclass(slots=True)
 class RequestQueue:
+    """Tasks whose next requests share all limits, first come first served."""
+
     allowance: Allowance
     tasks: deque[Task] = field(default_factory=deque)
     ready_at: float = 0.0
-    busy: bool = False  # all permits of its group are out
+    busy: bool = False  # all permits of its group are in use
     full: bool = False
 
     @property
-    def at_once(self) -> int:
-        """How many of the searches that wait here can be asked for in one request."""
+    def batch_size(self) -> int:
+        """How many of the tasks that wait here fit into one request."""
         last = self.tasks[-1].batchable if self.tasks else None
         return last.batchable.most if last is not None and last.batchable is not None else 1
 
     @property
     def requests(self) -> int:
-        return -(-len(self.tasks) // self.at_once)
+        return -(-len(self.tasks) // self.batch_size)
 
-    def lets_others_go(self, now: float) -> bool:
-        """Whether its first request has time for more to join it."""
-        return 0 < len(self.tasks) < self.at_once and now - self.tasks[0].since < SHORT_WAIT_S
+    def can_wait(self, now: float) -> bool:
+        """Whether the first request should let other queues go first, so that more tasks can join it."""
+        return 0 < len(self.tasks) < self.batch_size and now - self.tasks[0].since < SHORT_WAIT_S
 
     def urgency(self, now: float) -> tuple[bool, bool, float]:
-        """Sorts queues in the order in which they have their turn."""
+        """Sort key, the most urgent first: searches under way before new ones, then by waiting time."""
         first = self.tasks[0]
-        return self.lets_others_go(now), first.began is None, first.since
+        return self.can_wait(now), first.began is None, first.since
 
     def wait_for_last(self, now: float) -> float:
-        """How long a search that joins now would wait, by the limit alone."""
+        """How long a task that joins now would wait, by the limit alone."""
         return max(0.0, self.ready_at - now) + self.requests * self.allowance.interval_s
-
-
-@dataclass(slots=True)
-class ParkedFor:
-    """Works of this pass that were given back and wait for the same group for the same reason."""
-
-    works: int = 0
-    until: float = 0.0  # by the monotonic clock

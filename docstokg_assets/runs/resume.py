@@ -16,7 +16,7 @@ from typing import Any
 from docstokg_assets.domain.identifiers import parse_identifier
 from docstokg_assets.domain.plans import Tier
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.search import KeptCopy
+from docstokg_assets.engine.search_state import KeptCopy
 from resources.artifacts.store import ArtifactStore, Unreadable
 from resources.catalog import Catalog, Entry
 from resources.catalog.queue import Years

@@ -366,7 +366,7 @@ class DownloadRun:
             global_url_dedupe=download.global_url_dedupe,
             guess_files=download.guess_files,
             dry_run=self.dry_run,
-            judge=self._judge(reject=download.on_suspect == "reject") if download.check_pdf else None,
+            validator=self._validator(reject=download.on_suspect == "reject") if download.check_pdf else None,
             recorded=self._has_recorded,
             quarantine=Quarantine(self.services.store, download.quarantine_bytes),
             max_concurrent_resolvers=download.max_concurrent_resolvers,
@@ -379,7 +379,7 @@ class DownloadRun:
     def _has_recorded(self, work_id: str, sha256: str) -> bool:
         return any(file.sha256 == sha256 for file in self.services.catalog.artifacts_of(work_id))
 
-    def _judge(self, *, reject: bool) -> PdfValidator:
+    def _validator(self, *, reject: bool) -> PdfValidator:
         """How this run judges a file; without `reject` the evidence is kept as flags, and the file as well."""
 
         def judge(work: Work, url: str, path: Path) -> Verdict:

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from docstokg_assets.cli.progress import Display, State
-from docstokg_assets.engine.dispatcher import GRACE_S
+from docstokg_assets.engine.workers import GRACE_S
 from docstokg_assets.resolvers.registry import load_resolvers
 from docstokg_assets.sandbox import Sandbox
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,16 @@ import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.works import Work
+from docstokg_assets.engine.batching import gather, log_for_batch, must_retry_alone, separate, share
 from docstokg_assets.engine.dispatcher import PassResult
+from docstokg_assets.engine.request_queues import RequestQueue, Task
 from docstokg_assets.runs.run import DownloadRun, Services, open_services
 from docstokg_assets.sandbox import Sandbox
+from docstokg_assets_tests.support.tasks import FakeLimiter, task
+from resources.http.errors import ConnectionFailed
 from resources.http.exchange import Exchange
-from resources.http.messages import Request
-from resources.records import AttemptRecord
+from resources.http.messages import BatchableRequest, Request, Response, Role
+from resources.records import AttemptRecord, Status
 
 ConfigFor = Callable[..., ContentDownloadConfig]
 S2, CONVERTER = "api.semanticscholar.org", "pmc.ncbi.nlm.nih.gov"
@@ -225,3 +231,74 @@ def test_search_engines_are_asked_for_several_works_in_one_query(
         }
     assert saved == {w.id for w in known} and result.outcomes == {"ok": 12, "no-candidate": 12}
     assert len(box.arrivals(host)) <= len(works) / 2
+
+
+# -- the functions alone ----------------------------------------------------------------------------------------------
+
+
+def combined(ids: Sequence[str]) -> Request:
+    return Request(f"https://api.example/?ids={','.join(ids)}", Role.METADATA)
+
+
+def elsewhere(ids: Sequence[str]) -> Request:
+    return Request("https://other.example/", Role.METADATA)
+
+
+def waiting(name: str, build: Any = combined, most: int = 3, **how: Any) -> Task:
+    request = Request(
+        f"https://api.example/{name}", Role.METADATA, batchable=BatchableRequest(name, most, build, **how)
+    )
+    return task(name, request=replace(request, resolver="s2"))
+
+
+def queue_of(*tasks: Task) -> RequestQueue:
+    return RequestQueue(FakeLimiter().policy_for("api.example", "metadata"), deque(tasks))
+
+
+def test_the_first_takes_along_those_that_wait_for_the_same_endpoint_up_to_its_size() -> None:
+    first, second, third, fourth, other = *(waiting(name) for name in "abcd"), waiting("x", elsewhere)
+    queue = queue_of(second, other, third, fourth)
+    request = gather(first, queue, now=5.0)
+    assert request is not None and (request.url, request.resolver) == ("https://api.example/?ids=a,b,c", "s2")
+    assert (first.batched, first.items, list(queue.tasks)) == ([second, third], ("a", "b", "c"), [other, fourth])
+    assert second.began == 5.0 and second.batchable is None and second.alone is not None
+
+
+def test_a_request_without_company_goes_alone_and_is_not_combined_later() -> None:
+    alone = waiting("a")
+    assert gather(alone, queue_of(waiting("x", elsewhere)), now=5.0) is None
+    assert alone.batchable is None and alone.batched == []
+
+
+def test_the_answer_goes_to_all_with_the_ids_that_were_asked_for() -> None:
+    first, second = waiting("a"), waiting("b")
+    gather(first, queue_of(second), now=5.0)
+    answer, others = share(first, Response(200, "", {}))
+    assert isinstance(answer, Response) and (answer.items, others, first.batched) == (("a", "b"), [second], [])
+    failure = ConnectionFailed("reset")
+    assert share(first, failure) == (failure, [])
+
+
+@pytest.mark.parametrize(
+    ("status", "again"), [(400, True), (404, True), (401, False), (403, False), (429, False), (500, False)]
+)
+def test_only_a_refusal_of_what_was_asked_for_is_retried_alone(status: int, again: bool) -> None:
+    first, second = waiting("a"), waiting("b")
+    assert not must_retry_alone(first, Response(status, "", {}))  # nothing was combined
+    gather(first, queue_of(second), now=5.0)
+    assert must_retry_alone(first, Response(status, "", {})) is again
+    assert not must_retry_alone(first, ConnectionFailed("reset"))
+    assert separate(first) == [second] and first.batched == []
+
+
+def test_a_refusal_that_speaks_for_all_is_not_retried_alone() -> None:
+    first = waiting("a", is_for_all=lambda response: True)
+    gather(first, queue_of(waiting("b")), now=5.0)
+    assert not must_retry_alone(first, Response(404, "", {}))
+
+
+def test_an_attempt_of_a_combined_request_names_the_other_works() -> None:
+    records: list[AttemptRecord] = []
+    log = log_for_batch(task("W1", emit=records.append).log, [task("W2"), task("W3")])
+    log.write(combined(["a"]), "https://api.example/", Status.HTTP_200, None)
+    assert [(r.work_id, r.extra) for r in records] == [("W1", {"works": 3, "also_for": ["W2", "W3"]})]

@@ -17,8 +17,9 @@ import pytest
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.engine.dispatcher import GRACE_S, PassResult
+from docstokg_assets.engine.dispatcher import PassResult
 from docstokg_assets.engine.progress import Progress, waiting_text
+from docstokg_assets.engine.workers import GRACE_S
 from docstokg_assets.runs.run import DownloadRun, Services, open_services
 from resources.catalog import CatalogError
 from resources.catalog.catalog import Catalog

@@ -15,7 +15,7 @@ import yaml
 from pydantic import SecretStr
 
 import docstokg_assets
-from docstokg_assets.engine.dispatcher import Progress
+from docstokg_assets.engine.progress import Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
 from docstokg_assets.sandbox import Sandbox

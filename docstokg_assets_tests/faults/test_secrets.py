@@ -28,7 +28,8 @@ from docstokg_assets.config.models import resolvers_model
 from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.download import DownloadLimits
-from docstokg_assets.engine.search import Failure, PipelineSettings, ResolverPipeline
+from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
+from docstokg_assets.engine.search_state import Failure
 from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.servers import Postgres, Valkey

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docstokg_assets_tests.engine.test_search import PDF, Answer, Web, located, pipeline, search
+from docstokg_assets_tests.support.search import PDF, Answer, Web, located, pipeline, search
 from resources.http.messages import Response
 from resources.records import DownloadOutcome, Reason
 

@@ -1,0 +1,117 @@
+"""The worker pool: threads that send requests, and the inbox through which results come back to the dispatcher.
+
+A worker sends one request, gives its permit back, advances the search that it was sent for (so parsing and storing are parallel
+as well) and posts what that search needs next. Workers never wait for limits; only requests that may go now are submitted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from docstokg_assets.engine.driver import Next
+from docstokg_assets.engine.request_queues import Task
+from resources.clock import Clock
+from resources.http.client import HttpClient
+from resources.http.errors import HttpError
+from resources.http.exchange import Reply, Send
+from resources.rate_limit.limiter import Allowance
+
+GRACE_S = 5.0  # for requests in flight, when the pass ends
+_AFTER_INTERRUPT_S = 0.5
+
+
+class Event(NamedTuple):
+    """What a task needs next, or the error that ends the pass. `allowance`: its permit is free again."""
+
+    task: Task
+    step: Next | BaseException
+    allowance: Allowance | None = None
+    sent: bool = False
+
+
+class WorkerPool:
+    """All methods are for the dispatcher's thread, except `post` and `wake`."""
+
+    def __init__(self, client: HttpClient, count: int, clock: Clock) -> None:
+        self._client, self._count, self._clock = client, count, clock
+        self._jobs: SimpleQueue[tuple[Task, Send, Allowance, int] | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Event | None] = SimpleQueue()  # None: wake up, nothing to handle
+        self._in_flight: dict[int, str] = {}  # id of task -> host
+        self._hosts: set[str] = set()  # asked since `active_hosts` was last called
+
+    def start(self, advance: Callable[[Task, Reply | HttpError | None], Next]) -> None:
+        for number in range(self._count):
+            name = f"worker-{number:02}"
+            threading.Thread(target=self._work, args=(advance,), name=name, daemon=True).start()
+
+    def has_room(self) -> bool:
+        return len(self._in_flight) < self._count
+
+    def submit(self, task: Task, send: Send, allowance: Allowance, waited_s: float) -> None:
+        """Send a request for which a permit and a token are taken."""
+        self._in_flight[id(task)] = send.host
+        self._hosts.add(send.host)
+        self._jobs.put((task, send, allowance, round(waited_s * 1000)))
+
+    def post(self, task: Task, step: Next | BaseException) -> None:
+        """Report what a task needs next that did not send a request itself."""
+        self._inbox.put(Event(task, step))
+
+    def wake(self) -> None:
+        """Make `events` return."""
+        self._inbox.put(None)
+
+    def events(self, timeout: float) -> Iterator[Event]:
+        """All events that are there, after waiting for the first one at most `timeout` seconds."""
+        try:
+            event = self._inbox.get(timeout=timeout) if timeout > 0 else self._inbox.get_nowait()
+            while True:
+                if event is not None:
+                    self._in_flight.pop(id(event.task), None)
+                    yield event
+                event = self._inbox.get_nowait()
+        except Empty:
+            return
+
+    def active_hosts(self) -> tuple[str, ...]:
+        """Hosts that were asked since the last call, or are being asked."""
+        hosts, self._hosts = self._hosts, set(self._in_flight.values())
+        return tuple(sorted(hosts))
+
+    def shut_down(self, handle_events: Callable[[float], None]) -> None:
+        """Let requests in flight finish within GRACE_S, then cut their connections, and end the threads. `handle_events` gets the
+        seconds that it may wait for events."""
+        end, interrupted = self._clock.monotonic() + GRACE_S, False
+        while self._in_flight:
+            left = end - self._clock.monotonic()
+            if left <= 0 and interrupted:
+                break
+            if left <= 0:
+                self._client.wire.interrupt()
+                interrupted, end = True, self._clock.monotonic() + _AFTER_INTERRUPT_S
+            handle_events(max(0.05, min(left, 0.25)))
+        for _ in range(self._count):
+            self._jobs.put(None)
+
+    def _work(self, advance: Callable[[Task, Reply | HttpError | None], Next]) -> None:
+        while (job := self._jobs.get()) is not None:
+            task, send, allowance, waited_ms = job
+            step: Next | BaseException
+            sent = False
+            try:
+                reply: Reply | HttpError | None
+                try:
+                    reply = self._client.send(send, allowance, waited_ms)
+                except HttpError as error:
+                    reply = error
+                finally:
+                    self._client.limiter.leave(allowance)
+                sent = reply is not None  # None: the host was closed while this request waited
+                task.state.requests += sent
+                step = advance(task, reply)
+            except BaseException as error:  # the dispatcher raises it
+                step = error
+            self._inbox.put(Event(task, step, allowance, sent))

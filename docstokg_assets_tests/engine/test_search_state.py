@@ -1,0 +1,94 @@
+"""What is known in a search: what comes next, what survives a pause, what the failures say."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from docstokg_assets.domain.plans import Candidate, Plan, PlanStep, Target, Tier
+from docstokg_assets.engine.search_state import MAX_WAITS, KeptCopy, SearchState, conclude, retry_time
+from resources.http.messages import Response
+from resources.records import Classification, Kind, Reason
+
+A = Candidate("https://a.example/1.pdf", "openalex", Tier.DIRECT_OA, rank=20)
+B = Candidate("https://b.example/1.pdf", "openalex", Tier.DIRECT_OA, rank=10)
+
+
+def begun(*candidates: Candidate, ask: tuple[str, ...] = ()) -> SearchState:
+    steps = [PlanStep(c.tier, c.resolver, c.rank, c) for c in candidates]
+    steps += [PlanStep(Tier.DIRECT_OA, name, 15, asks_host="api.example") for name in ask]
+    return SearchState.begin(Plan("W1", tuple(steps), "the hash"))
+
+
+def saved_and_restored(state: SearchState) -> SearchState:
+    return SearchState.begin(Plan("W1", (), "another"), orjson.loads(orjson.dumps(state.to_json())))
+
+
+@pytest.mark.requirement("CAT-2")
+def test_a_state_knows_the_plan_that_it_executes() -> None:
+    assert begun(A).plan_hash == "the hash"
+    assert saved_and_restored(begun(A)).plan_hash == "another"
+
+
+def test_candidates_and_resolvers_come_in_the_order_of_tier_and_rank() -> None:
+    state = begun(A, B, ask=("unpaywall", "crossref"))
+    assert state.next_action() == B
+    state.fail(B, Reason.HTTP_4XX)
+    assert state.next_action() == "unpaywall"
+    assert state.next_queries(1) == ("crossref",) and state.next_queries(5) == ("crossref", "unpaywall")
+    state.asked |= {"unpaywall", "crossref"}
+    assert state.next_action() == A
+    state.visited.add(A.key)
+    assert state.next_action() is None and state.next_queries(5) == ()
+
+
+def test_a_failure_names_the_host_that_answered() -> None:
+    state = begun(A, B)
+    state.fail(A, Reason.BLOCKED_WAF, Response(403, "https://walled.example/", {}))
+    state.fail(B, Reason.CONN_ERROR)
+    assert state.wall_of("walled.example") is Reason.BLOCKED_WAF and state.wall_of("a.example") is None
+    assert state.failures[A.key].http_status == 403
+    assert state.has_given_up_on("b.example") and not state.has_given_up_on("a.example")
+    assert list(state.dead_files()) == [B.url, A.url]  # by rank
+
+
+def test_lasting_failures_and_counters_survive_a_pause_and_retryable_failures_do_not() -> None:
+    state = begun(A, B)
+    state.fail(A, Reason.HTTP_4XX, kind=Kind.PDF)
+    state.fail(B, Reason.CONN_ERROR)
+    state.requests, state.waits, state.active_ms, state.chain = 3, 1, 250, ["openalex"]
+    state.kept = KeptCopy(A.url, "openalex", Tier.DIRECT_OA, Kind.PDF, "abc")
+    later = saved_and_restored(state)
+    assert later.failures == {A.key: state.failures[A.key]} and later.kept == state.kept
+    assert list(later.pending()) == [B]
+    assert (later.requests, later.waits, later.active_ms, later.chain) == (3, 1, 250, ["openalex"])
+
+
+def test_a_retargeted_url_is_tried_again_as_what_it_is() -> None:
+    state = begun(A)
+    state.retarget(A, Target.LANDING)
+    action = state.next_action()
+    assert isinstance(action, Candidate) and (action.url, action.target) == (A.url, Target.LANDING)
+
+
+def test_a_broken_host_that_opens_soon_is_waited_for_a_limited_number_of_times() -> None:
+    state = begun(A)
+    state.fail(A, Reason.BREAKER_OPEN, until=1030.0)
+    found = state.opens_soon(1000.0, within_s=60.0)
+    assert found is not None and found.until == 1030.0
+    assert state.opens_soon(1000.0, within_s=20.0) is None
+    state.waits = MAX_WAITS
+    assert state.opens_soon(1000.0, within_s=60.0) is None
+
+
+def test_the_outcome_is_the_most_promising_failure_and_the_retry_waits_for_the_latest_pause() -> None:
+    state = begun(A, B)
+    assert conclude(state).reason is Reason.NO_CANDIDATE
+    state.fail(A, Reason.RETRY_AFTER, until=5000.0)
+    state.fail(B, Reason.ROBOTS)
+    outcome = conclude(state)
+    assert (outcome.reason, outcome.classification, outcome.url) == (Reason.ROBOTS, Classification.SKIP, B.url)
+    assert [other["reason"] for other in outcome.meta["others"]] == ["retry-after"]
+    assert retry_time(state, 1000.0, tries=1, base_s=60.0, max_tries=3) == 5000.0
+    assert retry_time(state, 6000.0, tries=1, base_s=60.0, max_tries=3) == 6120.0
+    assert retry_time(state, 1000.0, tries=3, base_s=60.0, max_tries=3) is None
