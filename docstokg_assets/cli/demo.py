@@ -22,6 +22,7 @@ import typer
 
 from docstokg_assets.cli.ending import tell
 from docstokg_assets.cli.report_commands import DEMO
+from docstokg_assets.runs.signals import signal_handlers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -220,11 +221,11 @@ def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_
     from docstokg_assets.cli.progress import plural, say
     from docstokg_assets.cli.report_commands import show_report
     from docstokg_assets.cli.running import tell_what_is_left
+    from docstokg_assets.domain.scope import WorkScope
     from docstokg_assets.reporting import report as reports
-    from docstokg_assets.reporting.metrics import Scope
     from resources.lake.files import LakeFolder
 
-    built = reports.build_report(LakeFolder(root / "lake"), root, Scope(), catalog, datetime.now(UTC))
+    built = reports.build_report(LakeFolder(root / "lake"), root, WorkScope(), catalog, datetime.now(UTC))
     (root / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     show_report(console, built)
     stored = [artifact for artifact in catalog.artifacts_after(0, 1_000_000) if artifact.stored_at >= began]
@@ -300,10 +301,5 @@ def _signals_end_it() -> Iterator[_Ending]:
             raise KeyboardInterrupt
         ending.asked = True
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    usual = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
+    with signal_handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), interrupt)):
         yield ending
-    finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)

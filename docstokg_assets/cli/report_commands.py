@@ -56,12 +56,12 @@ def report(
     """Yield, speed, reasons in plain words, who waits for whom, and where the files are."""
     from datetime import UTC, datetime
 
+    from docstokg_assets.domain.scope import WorkScope
     from docstokg_assets.lake.views import export_new_rows
     from docstokg_assets.reporting import report as reports
-    from docstokg_assets.reporting.metrics import Scope
 
     run_id, out = place(run, out)
-    settings, scope = settings_of(config, out), Scope(year, run_id)
+    settings, scope = settings_of(config, out), WorkScope(year, run_id)
     data_root = settings.data_root
     with open_catalog(settings) as catalog:
         check_known(catalog, run_id, data_root)

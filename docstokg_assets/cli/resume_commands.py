@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from docstokg_assets.cli.progress import RunDisplay
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.runs.resume import Extent, Selection
-    from docstokg_assets.runs.run import Services
+    from docstokg_assets.domain.scope import WorkScope
+    from docstokg_assets.runs.resume import Selection
+    from docstokg_assets.runs.services import Services
 
 app = typer.Typer()
 
@@ -76,7 +77,7 @@ def resume(
     """
     from docstokg_assets.config import require_contact
     from docstokg_assets.runs.resume import FilterError, Selection
-    from docstokg_assets.runs.run import open_services
+    from docstokg_assets.runs.services import open_services
 
     run_id, out = place(run, out)
     overrides = overrides_from(out=out, workers=workers)
@@ -125,16 +126,16 @@ class _Job:
 
     def run(self, run_id: str | None, load: Callable[[], ContentDownloadConfig]) -> int:
         from docstokg_assets.cli.progress import RunDisplay, plural
-        from docstokg_assets.runs.resume import Extent
+        from docstokg_assets.domain.scope import WorkScope
         from docstokg_assets.runs.run import DownloadRun
 
         services, signals, catalog = self._services, self._signals, self._services.catalog
         known = check_known(catalog, run_id, services.config.data_root)
         # A run of a partition has no list of works of its own: what it left is what its year has left.
         if known is not None and "year" in known.scope:
-            extent = Extent(year=known.scope["year"])
+            extent = WorkScope(year=known.scope["year"])
         else:
-            extent = Extent(run_id=run_id)
+            extent = WorkScope(run_id=run_id)
         kind, scope = ("resume", {}) if known is None else (known.kind, known.scope)
         run = DownloadRun(services, run_id, kind=kind, scope=scope, stop=signals.stop)
         signals.reload = lambda: run.reload_with(load)
@@ -145,12 +146,7 @@ class _Job:
                 due = before.total - before.done - before.retry
                 self._say(f"run {run.run_id}: {due:,} of {plural(before.total, 'work')} to do, in {run.folder.parent}")
                 display.start_pass(due)
-                result = run.drain(
-                    year=extent.year,
-                    of_run=extent.run_id is not None,
-                    deadline_s=self._deadline,
-                    on_progress=display.update,
-                )
+                result = run.drain(extent, deadline_s=self._deadline, on_progress=display.update)
                 display.end_pass(HOW_IT_ENDED.get(result.ended, result.ended))
             if not signals.stop.is_set():
                 export_and_report(services, run, shown=bool(catalog.outcome_counts(run_id=run.run_id)))
@@ -167,7 +163,7 @@ class _Job:
         )
         return SOMETHING_LEFT if left or gone else DONE
 
-    def _take_up(self, extent: Extent, display: RunDisplay) -> None:
+    def _take_up(self, extent: WorkScope, display: RunDisplay) -> None:
         """Put back into the queue what was asked for, and say how much it is."""
         from docstokg_assets.cli.progress import plural
         from docstokg_assets.runs import resume as resuming
@@ -205,7 +201,7 @@ class _Job:
             self._say(f"{plural(again, 'file')} of {len(self._lost):,} fetched again{also}.")
         return len(gone)
 
-    def _write_failed(self, extent: Extent) -> None:
+    def _write_failed(self, extent: WorkScope) -> None:
         from docstokg_assets.cli.progress import plural
         from docstokg_assets.runs.resume import failed_lines
 

@@ -11,18 +11,20 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docstokg_assets.cli.ending import INTERRUPTED, NO_ROOM, NOTHING_STARTED, fail
+from docstokg_assets.runs.signals import signal_handlers
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.runs.run import DownloadRun, Services
+    from docstokg_assets.runs.run import DownloadRun
+    from docstokg_assets.runs.services import Services
     from resources.catalog.catalog import Catalog
     from resources.catalog.queue import Years
 
@@ -72,15 +74,11 @@ class Signals:
         self._console = console
         self._cut = False
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        handlers = {signal.SIGINT: self._end, signal.SIGTERM: self._end, signal.SIGHUP: lambda *_: self.reload()}
-        previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+    def watched(self) -> AbstractContextManager[object]:
+        """The handlers are installed for the duration of the block."""
+        return signal_handlers(
+            {signal.SIGINT: self._end, signal.SIGTERM: self._end, signal.SIGHUP: lambda *_: self.reload()}
+        )
 
     @contextmanager
     def cut_short(self) -> Iterator[None]:
@@ -141,14 +139,13 @@ def export_and_report(services: Services, run: DownloadRun, *, shown: bool) -> N
     """The lake and summary.md. Both can be made again from the catalog, so a run never fails for want of them."""
     from rich.console import Console
 
+    from docstokg_assets.domain.scope import WorkScope
     from docstokg_assets.reporting import report as reports
-    from docstokg_assets.reporting.metrics import Scope
-    from docstokg_assets.runs.run import export_lake
 
     root = services.config.data_root
     try:
-        export_lake(services)
-        scope, now = Scope(None, run.run_id), datetime.now(UTC)
+        services.export_lake()
+        scope, now = WorkScope(None, run.run_id), datetime.now(UTC)
         built = reports.build_report(
             services.lake.files, root, scope, services.catalog, now, services.config.artifact_root
         )

@@ -34,7 +34,7 @@ def why(
     from docstokg_assets.config.explain import explain_resolvers
     from docstokg_assets.domain.works import Work
     from docstokg_assets.reporting import explain_work
-    from docstokg_assets.runs.run import resolvers_of
+    from docstokg_assets.runs.services import resolvers_of
 
     loaded = load_for_cli(config, os.environ, overrides_from(out=out, policy=policy))
     work = explain_work.without_file_name(work)

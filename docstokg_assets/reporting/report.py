@@ -14,11 +14,22 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake, views_file
-from docstokg_assets.reporting.metrics import SLOS, Scope, Share, Slis, Verdict, compute_slis, judge, run_summary, shown
+from docstokg_assets.reporting.metrics import (
+    SLOS,
+    Share,
+    Slis,
+    Verdict,
+    compute_slis,
+    evaluate,
+    format_value,
+    run_summary,
+)
 from docstokg_assets.reporting.reasons import REASON_TEXT
 from docstokg_assets.reporting.rendering import iso, printable, utc
 from resources.catalog import ParkedGroup, QueueCounts
+from resources.catalog.queue import Years
 from resources.catalog.rows import Entry, OutcomeCount
 from resources.lake.files import LakeFiles
 from resources.records import ENDINGS, Ending, Reason
@@ -49,11 +60,11 @@ QUERIES: tuple[tuple[str, str], ...] = (
 class Waits(Protocol):
     """What the report asks the catalog for; `resources.catalog.Catalog` has it."""
 
-    def queue_counts(self, year: int | None = None, run_id: str | None = None) -> QueueCounts: ...
+    def queue_counts(self, year: Years | None = None, run_id: str | None = None) -> QueueCounts: ...
     @property
     def name(self) -> str: ...
-    def parked(self, year: int | None = None, run_id: str | None = None) -> list[ParkedGroup]: ...
-    def outcome_counts(self, year: int | None = None, *, of_run: str | None = None) -> list[OutcomeCount]: ...
+    def parked(self, year: Years | None = None, run_id: str | None = None) -> list[ParkedGroup]: ...
+    def outcome_counts(self, year: Years | None = None, *, of_run: str | None = None) -> list[OutcomeCount]: ...
     def entries_of(self, work_ids: Iterable[str]) -> Iterable[Entry]: ...
 
 
@@ -70,7 +81,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    scope: Scope
+    scope: WorkScope
     generated_at: datetime
     slis: Slis
     verdicts: Sequence[Verdict]
@@ -95,7 +106,7 @@ class Table:
 def build_report(
     lake: LakeFiles,
     data_root: Path,
-    scope: Scope,
+    scope: WorkScope,
     catalog: Waits,
     now: datetime,
     artifact_root: Path | str | None = None,
@@ -117,7 +128,7 @@ def build_report(
         scope,
         now,
         slis,
-        judge(slis),
+        evaluate(slis),
         queue,
         sum(n.count for n in ended if n.reason in (Reason.OK, Reason.NOT_MODIFIED)),
         waiting,
@@ -144,7 +155,7 @@ def _between_tries(entries: Iterable[Entry]) -> Iterator[ParkedGroup]:
 
 
 def _files(
-    lake: LakeFiles, data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Waits
+    lake: LakeFiles, data_root: Path, artifact_root: Path | str, scope: WorkScope, catalog: Waits
 ) -> list[tuple[str, str]]:
     elsewhere = [("Files", artifact_root)] if isinstance(artifact_root, str) else []
     places = [("Files", Path(artifact_root, kind)) for kind in ("PDF", "HTML", "XML", "cas") if not elsewhere]
@@ -169,7 +180,7 @@ def headline(report: Report) -> str:
         return _brought(report)
     queue = report.queue
     later = f", {queue.parked + queue.retry:,} waiting" if queue.parked + queue.retry else ""
-    share = shown(report.held / queue.total, "share")
+    share = format_value(report.held / queue.total, "share")
     return f"{_brought(report)}\nAll {queue.total:,} works: {report.held:,} with full text ({share}){later}."
 
 
@@ -183,7 +194,7 @@ def _brought(report: Report) -> str:
     if slis.yield_ is None:
         return f"No work is finished yet; {report.queue.total:,} are in the queue."
     finished = f"{slis.finished:,} {'work' if slis.finished == 1 else 'works'} finished"
-    parts = [finished, f"{slis.saved:,} with full text ({shown(slis.yield_, 'share')})"]
+    parts = [finished, f"{slis.saved:,} with full text ({format_value(slis.yield_, 'share')})"]
     parts += [f"{slis.html_only:,} as HTML only"] if slis.html_only else []
     parts += [f"{waiting:,} waiting"] if waiting else []
     parts += [f"{report.queue.queued_due:,} still to do"] if report.queue.queued_due else []
@@ -241,7 +252,7 @@ def _glance(slis: Slis) -> Iterator[tuple[str, str]]:
 def _objectives(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
     marks = {True: "✓", False: "✗", None: "–"}
     for slo, verdict in zip(SLOS, verdicts, strict=True):
-        goal = f"{slo.comparison} {shown(slo.target, slo.unit)}"
+        goal = f"{slo.comparison} {format_value(slo.target, slo.unit)}"
         why = verdict.sentence.partition(": ")[2] if verdict.ok is None else slo.why
         yield marks[verdict.ok], slo.title, goal, _or_dash(verdict.value, slo.unit), why
 
@@ -251,7 +262,7 @@ def _endings(slis: Slis) -> list[tuple[str, ...]]:
     for token, count in slis.reasons.items():
         ending, (meaning, remedy), share = ENDINGS[Reason(token)], REASON_TEXT[Reason(token)], count / slis.finished
         words = meaning if ending is Ending.SUCCESS else f"{meaning} → {remedy}"
-        rows.append((token, f"{count:,}", shown(share, "share"), bar(share), str(ending), words))
+        rows.append((token, f"{count:,}", format_value(share, "share"), bar(share), str(ending), words))
     return rows
 
 
@@ -278,12 +289,13 @@ def _share_table(title: str, column: str, shares: Sequence[Share]) -> Table:
 def _retries(slis: Slis) -> list[tuple[str, ...]]:
     total = sum(slis.retries.values())
     return [
-        (f"{n}", f"{count:,}", shown(count / total, "share"), bar(count / total)) for n, count in slis.retries.items()
+        (f"{n}", f"{count:,}", format_value(count / total, "share"), bar(count / total))
+        for n, count in slis.retries.items()
     ]
 
 
 def _or_dash(value: float | None, unit: str) -> str:
-    return "–" if value is None else shown(value, unit)
+    return "–" if value is None else format_value(value, unit)
 
 
 def bar(share: float | None, width: int = 10) -> str:

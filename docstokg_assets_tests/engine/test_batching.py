@@ -11,7 +11,8 @@ import pytest
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.dispatcher import PassResult
-from docstokg_assets.runs.run import DownloadRun, Services, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services, open_services
 from docstokg_assets.sandbox import Sandbox
 from resources.http.exchange import Exchange
 from resources.http.messages import Request
@@ -37,7 +38,7 @@ def settings(**more: Any) -> dict[str, Any]:
 def drain(services: Services, works: list[Work], **how: Any) -> PassResult:
     with DownloadRun(services) as run:
         run.store_and_enqueue(works)
-        return run.drain(of_run=True, **how)
+        return run.drain(run.own_works, **how)
 
 
 def attempts_of(services: Services) -> list[AttemptRecord]:

@@ -18,16 +18,10 @@ from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.resolvers.registry import Resolver, build_resolvers, load_resolvers
+from docstokg_assets.runs.planning import plan_works, store_works
 from docstokg_assets.sources import SourceError
-from docstokg_assets.sources.listing import (
-    BlockingDriver,
-    Collected,
-    in_batches,
-    plan_works,
-    store_works,
-    works_of_filter,
-    works_of_ids,
-)
+from docstokg_assets.sources.driver import BlockingDriver
+from docstokg_assets.sources.listing import Collected, in_batches, works_of_filter, works_of_ids
 from docstokg_assets.sources.openalex_api import OpenAlexApi, date_slices
 from resources.catalog.catalog import Catalog
 from resources.http.attempts import AttemptLog
