@@ -11,9 +11,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 import typer
@@ -52,12 +51,11 @@ if TYPE_CHECKING:
 
     from docstokg_assets.cli.progress import RunDisplay
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.domain.identifiers import Identifier
     from docstokg_assets.domain.works import Work
-    from docstokg_assets.runs.run import DownloadRun, Services
+    from docstokg_assets.runs.run import DownloadRun
+    from docstokg_assets.runs.services import Services
     from docstokg_assets.sources import SetAside
-    from docstokg_assets.sources.listing import Collected
-    from resources.catalog.catalog import Catalog
+    from docstokg_assets.sources.listing import Collected, Source
     from resources.http.errors import HttpError
 
 app = typer.Typer()
@@ -109,7 +107,7 @@ def pull(
     130 interrupted.
     """
     from docstokg_assets.config import require_contact
-    from docstokg_assets.runs.run import open_services
+    from docstokg_assets.runs.services import open_services
     from docstokg_assets.sources import SourceError
     from resources.http.errors import HttpError
 
@@ -132,7 +130,7 @@ def pull(
         return loaded
 
     loaded = load()
-    source = Source.from_options(query, ids, urls, loaded)
+    source = _source_from_options(query, ids, urls, loaded)
     if max_works is not None and source.kind != "query":
         fail(f"--max-works goes with a query; {source.value} says itself which works are meant")
     if format is not QueryFormat.TABLE and not dry_run:
@@ -191,87 +189,49 @@ app.command("pull")(pull)
 app.command("run", help="The same as `pull`.")(pull)
 
 
-@dataclass
-class Source:
+def _source_from_options(query: str | None, ids: str | None, urls: str | None, config: ContentDownloadConfig) -> Source:
     """Where the works come from: exactly one of a query, ids and URLs, from the options or else the configuration."""
+    from docstokg_assets.sources.listing import Source
+    from docstokg_assets.sources.settings import filter_string
 
-    kind: str
-    value: str
-    identifiers: Sequence[Identifier] = ()
-    of_urls: Sequence[Work] = ()
-    set_aside: list[SetAside] = field(default_factory=list)
+    given = [(kind, value) for kind, value in (("query", query), ("ids", ids), ("urls", urls)) if value is not None]
+    if len(given) > 1:
+        fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
+    if not given and config.openalex.source == "api" and config.openalex.filter:
+        given = [("query", config.openalex.filter)]
+    if not given and config.openalex.source == "snapshot":
+        fail(
+            "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`, or give --query, --ids or --urls"
+        )
+    if not given and config.openalex.source != "api":
+        file = config.openalex.ids_file if config.openalex.source == "ids" else config.openalex.urls_file
+        given = [(config.openalex.source, str(file))]
+    if not given:
+        fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
+    kind, value = given[0]
+    if kind == "query" and ":" not in value:
+        if not Path(value).is_file():
+            fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
+        kind = "ids"
+    if kind != "query":
+        return _source_from_file("urls" if kind == "urls" else "ids", value)
+    try:  # in one spelling, so that the same query in other words continues where the last one stopped
+        return Source("query", filter_string(value))
+    except ValueError as error:
+        fail(f"--query {value!r}: {error}")
 
-    @classmethod
-    def from_options(
-        cls, query: str | None, ids: str | None, urls: str | None, config: ContentDownloadConfig
-    ) -> Source:
-        given = [(kind, value) for kind, value in (("query", query), ("ids", ids), ("urls", urls)) if value is not None]
-        if len(given) > 1:
-            fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
-        if not given and config.openalex.source == "api" and config.openalex.filter:
-            given = [("query", config.openalex.filter)]
-        if not given and config.openalex.source == "snapshot":
-            fail(
-                "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`, or give --query, --ids or --urls"
-            )
-        if not given and config.openalex.source != "api":
-            file = config.openalex.ids_file if config.openalex.source == "ids" else config.openalex.urls_file
-            given = [(config.openalex.source, str(file))]
-        if not given:
-            fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
-        kind, value = given[0]
-        if kind == "query" and ":" not in value:
-            if not Path(value).is_file():
-                fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
-            kind = "ids"
-        return cls._of_query(value) if kind == "query" else cls._from_file(kind, value)
 
-    @classmethod
-    def _of_query(cls, query: str) -> Source:
-        """In one spelling, so that the same query in other words goes on where the last one was."""
-        from docstokg_assets.config.openalex_filter import filter_string
+def _source_from_file(kind: Literal["ids", "urls"], name: str) -> Source:
+    from docstokg_assets.cli.progress import plural
+    from docstokg_assets.sources.listing import Source
 
-        try:
-            return cls("query", filter_string(query))
-        except ValueError as error:
-            fail(f"--query {query!r}: {error}")
-
-    @classmethod
-    def _from_file(cls, kind: str, name: str) -> Source:
-        from docstokg_assets.cli.progress import plural
-        from docstokg_assets.sources.ids import read_ids
-        from docstokg_assets.sources.urls import read_urls
-
-        source, lines = cls(kind, name), _read_lines(name)
-        if kind == "urls":
-            source.of_urls, source.set_aside = read_urls(lines)
-        else:
-            source.identifiers, source.set_aside = read_ids(lines)
-        if not source.of_urls and not source.identifiers:
-            _tell_set_aside(terminal(), source.set_aside)
-            what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
-            fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one a line")
-        return source
-
-    def works(self, run: DownloadRun, collected: Collected) -> Iterator[Work]:
-        from docstokg_assets.sources import RequestRefused
-        from docstokg_assets.sources.listing import works_of_ids
-
-        collected.set_aside += self.set_aside
-        if self.kind == "urls":
-            collected.works = len(self.of_urls)
-            yield from self.of_urls
-        elif self.kind == "ids":
-            yield from works_of_ids(run.driver(), run.openalex(), self.identifiers, collected)
-        else:
-            went_on = collected.cursor is not None
-            try:
-                yield from run.collect(self.value, None, collected)
-            except RequestRefused:
-                if not went_on:
-                    raise
-                collected.cursor = None  # too old to be understood: the list begins anew
-                yield from run.collect(self.value, None, collected)
+    lines = _read_lines(name)
+    source = Source.from_lines(kind, name, lines)
+    if not source.works and not source.identifiers:
+        _tell_set_aside(terminal(), source.set_aside)
+        what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
+        fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one a line")
+    return source
 
 
 def _read_lines(name: str) -> list[str]:
@@ -295,19 +255,23 @@ def _run(
     """`dry_run` says how a dry run shows what it found; None: this is none."""
     from docstokg_assets.cli.progress import RunDisplay, plural
     from docstokg_assets.runs.run import DownloadRun
+    from docstokg_assets.sources.listing import continue_query, record_set_aside
+    from resources.http.errors import Interrupted
 
     console = terminal()
     signals = Signals(console)
-    scope = {source.kind: source.value}
-    run_id, collected = _begin_or_go_on(services.catalog, scope)
-    trouble: list[str] = []
+    scope: dict[str, str] = {source.kind: source.value}
+    run_id, collected = continue_query(services.catalog, scope)
     run = DownloadRun(services, run_id, stop=signals.stop, scope=scope, dry_run=dry_run is not None)
     signals.reload = lambda: run.reload_with(load)
     with signals.watched(), logged(console, None if dry_run is not None else run.folder / "run.log"):
         with run, RunDisplay(console, dry_run=dry_run is not None) as display:
-            run.store_and_enqueue(_as_they_come(source, run, collected, signals, display, trouble))
+            run.store_and_enqueue(_as_they_come(source, run, collected, signals, display))
+            stopped_early = None if isinstance(collected.error, Interrupted) else collected.error
+            if stopped_early is not None and collected.works == 0:
+                raise stopped_early
             services.catalog.report_progress(run.run_id, {"cursor": collected.cursor})
-            _keep_aside(services.catalog, run, source, collected)
+            record_set_aside(services.catalog, run.run_id, source.value, collected)
             before = services.catalog.queue_counts(run_id=run.run_id)
             due = before.total - before.done - before.retry
             if dry_run is None:
@@ -316,76 +280,44 @@ def _run(
                     f"run {run.run_id}: {due:,} of {plural(before.total, 'work')} to do, in {run.folder.parent}",
                 )
             display.start_pass(due)
-            result = run.drain(of_run=True, deadline_s=deadline, on_progress=display.update)
+            result = run.drain(run.own_works, deadline_s=deadline, on_progress=display.update)
             display.end_pass(HOW_IT_ENDED.get(result.ended, result.ended))
         if dry_run is not None:
             _show_dry_run(services, run, dry_run)
         elif not signals.stop.is_set():
             export_and_report(services, run, shown=result.finished > 0)
     _tell_set_aside(console, collected.set_aside)
-    for message in trouble:
-        say_to(console, f"the source of works stopped early: {message}")
+    if stopped_early is not None:
+        say_to(console, f"the source of works stopped early: {stopped_early}")
     if signals.stop.is_set():
         say_to(console, "Interrupted; nothing is lost. Run the same command again to go on.")
         return INTERRUPTED
     left = dry_run is None and tell_what_is_left(
         console, services.catalog, before.done, result.finished, run_id=run.run_id
     )
-    return SOMETHING_LEFT if left or collected.set_aside or trouble else DONE
-
-
-def _begin_or_go_on(catalog: Catalog, scope: dict[str, str]) -> tuple[str | None, Collected]:
-    """A new run, unless the list of the same query broke off in the last one: then that run goes on where its list ended."""
-    from docstokg_assets.sources.listing import Collected
-
-    last = next((run for run in catalog.runs() if run.scope == scope), None)
-    cursor = (last.progress or {}).get("cursor") if last is not None else None
-    if last is None or last.finished_at is None or not isinstance(cursor, str):
-        return None, Collected()
-    return last.run_id, Collected(works=catalog.queue_counts(run_id=last.run_id).total, cursor=cursor)
+    return SOMETHING_LEFT if left or collected.set_aside or stopped_early else DONE
 
 
 def _as_they_come(
-    source: Source,
-    run: DownloadRun,
-    collected: Collected,
-    signals: Signals,
-    display: RunDisplay,
-    trouble: list[str],
+    source: Source, run: DownloadRun, collected: Collected, signals: Signals, display: RunDisplay
 ) -> Iterator[Work]:
-    """What came before a source failed is kept and downloaded; when nothing came, the failure is the answer."""
+    """The works of the source, with a line about how many there will be, and interrupted at once by a signal."""
     from docstokg_assets.cli.progress import plural
-    from docstokg_assets.sources import SourceError
-    from resources.http.errors import HttpError, Interrupted
 
     told = False
-    works = source.works(run, collected)
-    try:
-        while True:
-            with signals.cut_short():
-                work = next(works, None)
-            if work is None:
-                return
-            if not told and collected.announced:
-                told = True
-                most = run.config.openalex.max_works
-                taken = f"; {most:,} of them are taken" if most is not None and most < collected.announced else ""
-                say_to(display.console, f"The source announces {plural(collected.announced, 'work')}{taken}.")
-            display.found(collected.works, collected.announced)
-            yield work
-    except Interrupted:
-        return
-    except (SourceError, HttpError) as error:
-        if collected.works == 0:
-            raise
-        trouble.append(str(error))
-
-
-def _keep_aside(catalog: Catalog, run: DownloadRun, source: Source, collected: Collected) -> None:
-    from resources.catalog.rows import SetAside as Row
-
-    rows = [Row(run.run_id, source.value, f"{a.where}: {a.text}".rstrip(": "), a.reason) for a in collected.set_aside]
-    catalog.add_set_aside(rows)
+    works = run.list_works(source, collected)
+    while True:
+        with signals.cut_short():
+            work = next(works, None)
+        if work is None:
+            return
+        if not told and collected.announced:
+            told = True
+            most = run.config.openalex.max_works
+            taken = f"; {most:,} of them are taken" if most is not None and most < collected.announced else ""
+            say_to(display.console, f"The source announces {plural(collected.announced, 'work')}{taken}.")
+        display.found(collected.works, collected.announced)
+        yield work
 
 
 def _show_dry_run(services: Services, run: DownloadRun, format: QueryFormat) -> None:
