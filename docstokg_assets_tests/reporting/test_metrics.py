@@ -16,7 +16,15 @@ from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
 from docstokg_assets.reporting.manifest import as_row, metrics_summary
-from docstokg_assets.reporting.metrics import SLOS, Slis, compute_slis, evaluate, metric_rows, run_summary
+from docstokg_assets.reporting.metrics import (
+    SLOS,
+    Slis,
+    compute_slis,
+    evaluate,
+    metric_rows,
+    run_summary,
+    stored_verdicts,
+)
 from docstokg_assets.reporting.run_files import summary_of_run
 from resources.catalog import Catalog, Finished
 from resources.lake.files import LakeFolder
@@ -235,3 +243,18 @@ def test_metrics_become_rows_of_the_lake(lake_and_history: Any) -> None:
     with open_lake(LakeFolder(data_root / "lake")) as con:
         rows = con.execute("SELECT year, scope, name, value, target FROM metrics WHERE name = 'yield'").fetchall()
     assert rows == [(2024, "year 2024", "yield", slis.yield_, 0.85)]
+
+
+@pytest.mark.requirement("ORC-5", "TEL-7")
+def test_the_verdicts_that_were_stored_last_are_those_of_the_evaluation(lake_and_history: Any) -> None:
+    data_root, *_ = lake_and_history
+    lake = LakeFolder(data_root / "lake")
+    with open_lake(lake) as con:
+        slis = compute_slis(con, WorkScope(2024))
+        assert stored_verdicts(con, WorkScope(2024)) == []
+    worse = replace(slis, saved=0)
+    for day, measured in ((1, worse), (2, slis)):
+        LakeWriter(lake).append("metrics", metric_rows(measured, datetime(2026, 3, day, tzinfo=UTC)))
+    with open_lake(lake) as con:
+        assert stored_verdicts(con, WorkScope(2024)) == evaluate(slis)
+        assert stored_verdicts(con, WorkScope(2023)) == []
