@@ -34,7 +34,8 @@ from origin import origin
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.download import ArtifactSink, DownloadLimits, DownloadStreamResult
-from docstokg_assets.runs.run import DownloadRun, Services, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services, open_services
 from resources.clock import SystemClock
 from resources.http.attempts import AttemptLog
 from resources.http.messages import Request, Role
@@ -109,7 +110,7 @@ def drained(services: Services, urls: Sequence[str], numbers: itertools.count[in
     saved: list[int] = []
     with DownloadRun(services) as run:
         run.store_and_enqueue(works)
-        spent = measure(lambda: saved.append(run.drain(of_run=True).saved))
+        spent = measure(lambda: saved.append(run.drain(run.own_works).saved))
     assert saved == [len(urls)]
     return spent
 

@@ -26,7 +26,8 @@ from origin import origin
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.progress import Progress
-from docstokg_assets.runs.run import DownloadRun, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 
 FAST_HOSTS = tuple(f"fast{n}.example" for n in range(20))
 SLOW_HOST = "slow.example"

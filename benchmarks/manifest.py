@@ -21,9 +21,10 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
-from docstokg_assets.reporting.metrics import Scope, compute_slis
+from docstokg_assets.reporting.metrics import compute_slis
 from docstokg_assets.reporting.run_files import rebuild_lines, summary_of_run, write_account
 from resources.catalog import Catalog, Finished
 from resources.catalog.rows import attempt_to_row, entry_to_row
@@ -142,7 +143,7 @@ def export(catalog: Catalog, root: Path) -> str:
 
 def indicators(catalog: Catalog, root: Path) -> str:
     with open_lake(LakeFolder(root / "lake")) as con:
-        slis = compute_slis(con, Scope(YEAR))
+        slis = compute_slis(con, WorkScope(YEAR))
     return f"yield {slis.yield_:.3f}"
 
 

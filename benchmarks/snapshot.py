@@ -21,11 +21,12 @@ from docstokg_assets.config import load_config
 from docstokg_assets.domain.works import Work
 from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.runs.run import resolvers_of
+from docstokg_assets.runs.planning import plan_works, store_works
+from docstokg_assets.runs.services import resolvers_of
 from docstokg_assets.sandbox.mix import Mix
 from docstokg_assets.sandbox.snapshot import write_snapshot
 from docstokg_assets.sandbox.universe import Universe
-from docstokg_assets.sources.listing import Collected, in_batches, plan_works, store_works, works_of_snapshot
+from docstokg_assets.sources.listing import Collected, in_batches, works_of_snapshot
 from docstokg_assets.sources.local_filter import LocalFilter
 from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog.catalog import Catalog

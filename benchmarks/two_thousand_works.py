@@ -18,9 +18,9 @@ from pathlib import Path
 
 from docstokg_assets.config import load_config
 from docstokg_assets.lake.views import query_lake
-from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources.listing import Collected
 from docstokg_assets_tests.support.servers import Postgres
 from resources.catalog import Batch, Catalog, Committed
 from resources.lake.files import LakeFiles
@@ -85,12 +85,12 @@ def measure(config, workers: int) -> None:  # type: ignore[no-untyped-def]
     with open_services(config) as services:
         commits = time_commits(services.catalog)
         with DownloadRun(services) as run:
-            planned = run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
+            planned = run.store_and_enqueue(run.collect("publication_year:2024"))
             listed = time.monotonic()
-            result = run.drain(of_run=True)
+            result = run.drain(run.own_works)
             drained = time.monotonic()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        export_lake(services)
+        services.export_lake()
     spent = time.process_time() - cpu
     exported = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"works              {planned.works} with {workers} workers")

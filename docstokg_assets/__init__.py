@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from docstokg_assets.config import ContentDownloadConfig
     from docstokg_assets.engine.search import ResolverPipeline
-    from docstokg_assets.runs.run import ContentOrchestrator, DownloadRun
+    from docstokg_assets.runs.api import ContentOrchestrator
+    from docstokg_assets.runs.run import DownloadRun
     from resources.catalog import CatalogConnector
 
 __version__ = "0.1.0"
@@ -35,7 +36,7 @@ __all__ = [
 _MODULES = {
     "CatalogConnector": "resources.catalog",
     "ContentDownloadConfig": "docstokg_assets.config",
-    "ContentOrchestrator": "docstokg_assets.runs.run",
+    "ContentOrchestrator": "docstokg_assets.runs.api",
     "DownloadRun": "docstokg_assets.runs.run",
     "ResolverPipeline": "docstokg_assets.engine.search",
 }

@@ -1,11 +1,10 @@
-"""The Dagster code location: assembles assets, checks, jobs, sensors, resources; decides nothing. Loading it asks nobody."""
+"""The Dagster code location: assembles assets, checks, jobs, sensors and resources. Loading it sends no request."""
 
 import warnings
 from collections.abc import Sequence
 
 import dagster as dg
 
-from docstokg_assets.config.models import POLICIES
 from docstokg_assets.defs import checks, jobs, sensors
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
@@ -20,8 +19,8 @@ from resources.dagster_resources import (
 )
 
 
-def _with_places(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
-    """Each asset's page in the UI then names its file and line, as installed here."""
+def _with_code_references(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
+    """Let each asset's page in the UI name its file and line, as installed here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # a dozen lines before everything that Dagster says
         placed = dg.with_source_code_references(assets)
@@ -29,7 +28,7 @@ def _with_places(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinit
 
 
 defs = dg.Definitions(
-    assets=_with_places([openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics]),
+    assets=_with_code_references([openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics]),
     asset_checks=[
         checks.no_corruption,
         checks.files_are_there,
@@ -40,10 +39,10 @@ defs = dg.Definitions(
     jobs=[jobs.collect_year, jobs.continue_year, jobs.drain],
     sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary],
     resources={
-        "catalog": CatalogResource(policies=str(POLICIES)),
-        "artifact_store": ArtifactStoreResource(policies=str(POLICIES)),
-        "rate_limiter": RateLimiterResource(policies=str(POLICIES)),
-        "http_client": HttpClientResource(policies=str(POLICIES)),
+        "catalog": CatalogResource(),
+        "artifact_store": ArtifactStoreResource(),
+        "rate_limiter": RateLimiterResource(),
+        "http_client": HttpClientResource(),
     },
     # The threads are inside the step; a process for each step would only cost seconds.
     executor=dg.in_process_executor,

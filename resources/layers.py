@@ -1,7 +1,7 @@
-"""What a policy, a file, the environment and the command line say: each one nested mapping in which every value knows its place.
+"""Read a policy, a file, the environment and the command line: each becomes one nested mapping of values with their places.
 
-Reads and parses only. Whether a key exists, which layer wins and what a value may be is decided in `settings.py`.
-What cannot be read is added to the caller's list of problems, so that all of them can be told at once.
+Reads and parses only; `settings.py` decides whether a key exists, which layer wins and what a value may be. What cannot be
+read is added to the caller's list of problems, so that all of them are reported at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KeyPath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A value from outside file and environment, with the name of where it came from (`command line --workers`)."""
+    """A value from outside file and environment, with its origin (`command line --workers`)."""
 
     value: Any
     origin: str
@@ -32,7 +32,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """One value as it was given; the value of a mapping holds further `SourcedValue`s."""
+    """A value as it was given, with its origin; the value of a mapping holds further `SourcedValue`s."""
 
     value: Any
     origin: str = ""  # file cd.yaml
@@ -62,7 +62,7 @@ def policies_in(folder: Path | None) -> dict[str, Path]:
 
 
 def read_policy(above: Sequence[SourcedValue], policies: Path | None, problems: list[str]) -> SourcedValue:
-    """The preset that the highest of the layers names; a name that nobody knows is found when the whole is validated."""
+    """Read the preset that the highest of the layers names; an unknown name is reported when the whole is validated."""
     name = next((layer.value[POLICY_KEY].value for layer in reversed(above) if POLICY_KEY in layer.value), None)
     file = policies_in(policies).get(name) if isinstance(name, str) else None
     return read_file(file, problems, f"policy {name}")
@@ -93,17 +93,15 @@ def read_file(file: Path | None, problems: list[str], origin: str = "") -> Sourc
     return nothing
 
 
-def read_environment(
-    env: Mapping[str, str], aliases: Mapping[str, str], section: str, problems: list[str]
-) -> SourcedValue:
-    """Variables of our prefixes (those of `section` and the policy only, if it is named); an empty one counts as not set."""
+def read_environment(env: Mapping[str, str], aliases: Mapping[str, str], problems: list[str]) -> SourcedValue:
+    """Read the variables with our prefixes; an empty one counts as not set."""
     by_path: dict[KeyPath, tuple[str, str]] = {}
     for name, value in sorted(env.items()):
         if is_secret_variable(name) and name.upper() not in aliases and aliases and value:
             known = ", ".join(alias for alias in aliases if is_secret_variable(alias))
             problems.append(f"environment {name}: there is no provider of that name; known are {known}")
         path = _variable_path(name, aliases)
-        if path is None or not value or (section and path[0] not in (section, POLICY_KEY)):
+        if path is None or not value:
             continue
         if path in by_path and by_path[path][1] != value:
             problems.append(f"environment {by_path[path][0]} and {name} say different things: remove one of them")

@@ -1,8 +1,8 @@
 """Layered loading of one settings model: defaults < policy < file < environment < command line, with the origin of every value.
 
-Knows only that settings are pydantic models; what they mean is the sections' business, and how each layer is read is in
-`layers.py`. The file and the environment are parameters: nothing here looks at `os.environ`. All that is wrong, in all
-layers, is told at once in one SettingsError. Why not pydantic-settings: docs/decisions/0001-own-settings-loader.md.
+Works for any pydantic model; `layers.py` reads each layer. The file and the environment are parameters: nothing here reads
+`os.environ`. One SettingsError reports all problems of all layers at once. Why not pydantic-settings:
+docs/decisions/0001-own-settings-loader.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from resources.layers import (
     KeyPath,
     Override,
     SourcedValue,
-    key_path,
     read_environment,
     read_file,
     read_overrides,
@@ -42,7 +41,6 @@ __all__ = [
     "SettingsError",
     "config_file",
     "load",
-    "load_section",
 ]
 
 MASK = "***"
@@ -92,47 +90,28 @@ def load(
     env: Mapping[str, str],
     overrides: Mapping[str, Any] | None = None,
     aliases: Mapping[str, str] | None = None,
-    section: str = "",
     policies: Path | None = None,
 ) -> Loaded[T]:
-    """`model` from all layers. `overrides` and `aliases` (variable name → key) use dotted keys of the whole tree; `policies` is
-    the folder of the presets that the key `policy` may name."""
-    root = key_path(section)
-    check = _Check(model, root)
+    """Load `model` from all layers. `overrides` and `aliases` (variable name → key) use dotted keys; `policies` is the folder of
+    the presets that the key `policy` may name."""
+    check = _Check(model)
     given = (
         read_file(file, check.problems),
-        read_environment(env, aliases or {}, section, check.problems),
+        read_environment(env, aliases or {}, check.problems),
         read_overrides(overrides or {}),
     )
     tree: _Tree = {}
     for layer in (read_policy(given, policies, check.problems), *given):
-        part = layer.value.get(section) if section else layer
-        fitted = None if part is None else check.fit(model, part, root)
-        if isinstance(fitted, SourcedValue):
-            check.problems.append(f"{section}: must be a mapping of keys to values ({fitted.place})")
-        elif fitted is not None:
-            tree = _merged(tree, fitted)
+        fitted = check.fit(model, layer, ())
+        tree = _merged(tree, fitted if isinstance(fitted, dict) else {})
     try:
         value = model.model_validate(_values(tree))
     except ValidationError as error:
-        wrong = [_problem(detail, tree, root) for detail in error.errors()]
+        wrong = [_problem(detail, tree) for detail in error.errors()]
         raise SettingsError(check.problems + wrong) from None
     if check.problems:
         raise SettingsError(check.problems)
-    return Loaded(value, {".".join(path): given.origin for path, given in _leaves(tree, root)})
-
-
-def load_section(
-    model: type[T],
-    name: str,
-    *,
-    file: Path | None,
-    env: Mapping[str, str],
-    overrides: Mapping[str, Any] | None = None,
-    policies: Path | None = None,
-) -> Loaded[T]:
-    """One section alone. Other sections, and misspelt names of sections, are left to the loading of the whole tree."""
-    return load(model, file=file, env=env, overrides=overrides, section=name, policies=policies)
+    return Loaded(value, {".".join(path): given.origin for path, given in _leaves(tree, ())})
 
 
 def config_file(env: Mapping[str, str]) -> Path | None:
@@ -143,9 +122,9 @@ def config_file(env: Mapping[str, str]) -> Path | None:
 class _Check:
     """Finds the place of what was given in the model, and collects what has none."""
 
-    def __init__(self, model: type[BaseModel], root: KeyPath) -> None:
+    def __init__(self, model: type[BaseModel]) -> None:
         self.problems: list[str] = []
-        self.keys = [".".join(path) for path in _known_keys(model, root)]
+        self.keys = [".".join(path) for path in _known_keys(model, ())]
 
     def fit(self, kind: Any, given: SourcedValue, path: KeyPath) -> SourcedValue | _Tree | None:
         """`given` in the shape of `kind`: models and mappings become trees that can be merged, all else one value."""
@@ -233,7 +212,7 @@ def _leaves(tree: _Tree, path: KeyPath) -> Iterator[tuple[KeyPath, SourcedValue]
             yield (*path, key), node
 
 
-def _problem(detail: ErrorDetails, tree: _Tree, root: KeyPath) -> str:
+def _problem(detail: ErrorDetails, tree: _Tree) -> str:
     """A validation error as a sentence: the key, what is allowed, what was given and where."""
     node: Any = tree
     path: list[str] = []
@@ -242,14 +221,14 @@ def _problem(detail: ErrorDetails, tree: _Tree, root: KeyPath) -> str:
             break
         node = node[str(part)]
         path.append(str(part))
-    key = ".".join((*root, *path)) or "configuration"
+    key = ".".join(path) or "configuration"
     if not isinstance(node, SourcedValue):
         return f"{key}: {_sentence(detail)}"
     value = path[-1] if detail["loc"][-1] == "[key]" else node.value
-    return f"{key}: {_sentence(detail)}; given {MASK if node.secret else _shown(value)} ({node.place})"
+    return f"{key}: {_sentence(detail)}; given {MASK if node.secret else _quoted(value)} ({node.place})"
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     text = redact_url(json.dumps(value, default=str, ensure_ascii=False))
     return text if len(text) <= 80 else f"{text[:77]}..."
 

@@ -218,11 +218,11 @@ def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_
 
     from docstokg_assets.cli.report_commands import print_report
     from docstokg_assets.cli.run_session import print_remaining
+    from docstokg_assets.domain.scope import WorkScope
     from docstokg_assets.reporting import report as reports
-    from docstokg_assets.reporting.metrics import Scope
     from resources.lake.files import LakeFolder
 
-    built = reports.build_report(LakeFolder(root / "lake"), root, Scope(), catalog, datetime.now(UTC))
+    built = reports.build_report(LakeFolder(root / "lake"), root, WorkScope(), catalog, datetime.now(UTC))
     (root / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     print_report(console, built)
     stored = [artifact for artifact in catalog.artifacts_after(0, 1_000_000) if artifact.stored_at >= began]

@@ -92,7 +92,7 @@ def _read(file: Path, url: str) -> Response:
 
 
 def _fetch(url: str, load: Load) -> Response:
-    from docstokg_assets.runs.run import DownloadRun, open_services
+    from docstokg_assets.runs.services import open_services
     from resources.http.errors import HttpError
     from resources.http.messages import Request, Role
 
@@ -105,9 +105,8 @@ def _fetch(url: str, load: Load) -> Response:
             disk_errors(config),
             working_root(config, dry_run=True) as (effective, limits),
             open_services(effective, limits) as services,
-            DownloadRun(services, kind="landing", dry_run=True) as run,
         ):
-            return run.driver().ask(page())
+            return services.driver().ask(page())
     except HttpError as error:
         fail(f"{url} could not be fetched ({error.reason}): {error}. Save the page and give it with --file.")
 

@@ -37,9 +37,9 @@ def report(
     """Show yield, speed, reasons of failures, waiting works, and where the files are."""
     from datetime import UTC, datetime
 
+    from docstokg_assets.domain.scope import WorkScope
     from docstokg_assets.lake.views import export_new_rows
     from docstokg_assets.reporting import report as reports
-    from docstokg_assets.reporting.metrics import Scope
 
     run_id, out = run_and_root(run, load.given["out"])
     config = load(out=out).value
@@ -47,7 +47,7 @@ def report(
         require_run(catalog, run_id, config.data_root)
         lake = config.lake_files()
         export_new_rows(catalog, lake)
-        scope, now = Scope(year, run_id), datetime.now(UTC)
+        scope, now = WorkScope(year, run_id), datetime.now(UTC)
         built = reports.build_report(lake, config.data_root, scope, catalog, now, config.artifact_root)
     if format == "table":
         from rich.console import Console

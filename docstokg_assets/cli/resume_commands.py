@@ -18,7 +18,8 @@ from docstokg_assets.reporting.rendering import first_few, plural
 
 if TYPE_CHECKING:
     from docstokg_assets.cli.progress import RunDisplay
-    from docstokg_assets.runs.resume import Extent, Selection
+    from docstokg_assets.domain.scope import WorkScope
+    from docstokg_assets.runs.resume import Selection
 
 app = typer.Typer()
 
@@ -54,7 +55,7 @@ def resume(
     Exit codes: 0 done; 2 not started; 3 done, but works are left or files lost; 4 the disk is full; 130 interrupted.
     """
     from docstokg_assets.runs.resume import FilterError, Selection
-    from docstokg_assets.runs.run import open_services
+    from docstokg_assets.runs.services import open_services
 
     run_id, out = run_and_root(run, load.given["out"])
     config = load_with_contact(load, out=out)
@@ -86,21 +87,19 @@ class _Job:
         self._lost: list[str] = []
 
     def run(self, run_id: str | None) -> int:
-        from docstokg_assets.runs.resume import Extent
+        from docstokg_assets.domain.scope import WorkScope
         from docstokg_assets.runs.run import DownloadRun
 
         services, session = self._services, self._session
         known = require_run(services.catalog, run_id, services.config.data_root)
         # A run of a partition has no list of works: it stands for all works of its year.
         if known is not None and "year" in known.scope:
-            extent = Extent(year=known.scope["year"])
+            extent = WorkScope(year=known.scope["year"])
         else:
-            extent = Extent(run_id=run_id)
+            extent = WorkScope(run_id=run_id)
         kind, scope = ("resume", {}) if known is None else (known.kind, known.scope)
         run = DownloadRun(services, run_id, kind=kind, scope=scope, stop=session.signals.stop)
-        result = session.drain(
-            run, lambda display: self._requeue(extent, display), year=extent.year, run_id=extent.run_id
-        )
+        result = session.drain(run, lambda display: self._requeue(extent, display), extent)
         if self._revalidate:
             unchanged = plural(result.outcomes["not-modified"], "file")
             self._print(f"{unchanged} unchanged, {result.outcomes['ok']:,} in a new version.")
@@ -108,7 +107,7 @@ class _Job:
         self._write_failed(extent)
         return session.exit_code(incomplete=lost)
 
-    def _requeue(self, extent: Extent, display: RunDisplay) -> None:
+    def _requeue(self, extent: WorkScope, display: RunDisplay) -> None:
         """Put the selected works back into the queue, and print how many."""
         from docstokg_assets.runs import resume as resuming
 
@@ -144,7 +143,7 @@ class _Job:
             self._print(f"{again:,} of {plural(len(self._lost), 'lost file')} fetched again{also}.")
         return bool(gone)
 
-    def _write_failed(self, extent: Extent) -> None:
+    def _write_failed(self, extent: WorkScope) -> None:
         from docstokg_assets.runs.resume import failed_lines
 
         if self._failed_ids is None:

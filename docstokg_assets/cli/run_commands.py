@@ -9,9 +9,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 import typer
@@ -28,12 +27,10 @@ if TYPE_CHECKING:
     from docstokg_assets.cli.progress import RunDisplay
     from docstokg_assets.cli.signals import StopSignals
     from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.domain.identifiers import Identifier
     from docstokg_assets.domain.works import Work
     from docstokg_assets.runs.run import DownloadRun
     from docstokg_assets.sources import SetAside
-    from docstokg_assets.sources.listing import Collected
-    from resources.catalog.catalog import Catalog
+    from docstokg_assets.sources.listing import Collected, Source
     from resources.http.errors import HttpError
 
 app = typer.Typer()
@@ -73,12 +70,12 @@ def pull(
 
     Exit codes: 0 done; 2 not started; 3 done, but lines were skipped or works are left; 4 the disk is full; 130 interrupted.
     """
-    from docstokg_assets.runs.run import open_services
+    from docstokg_assets.runs.services import open_services
     from docstokg_assets.sources import SourceError
     from resources.http.errors import HttpError
 
     config = load_with_contact(load)
-    source = Source.from_options(query, ids, urls, config)
+    source = _source_from_options(query, ids, urls, config)
     if load.given["max_works"] is not None and source.kind != "query":
         fail(f"--max-works goes with a query; {source.value} already names the works")
     if format is not RowFormat.TABLE and not dry_run:
@@ -137,86 +134,48 @@ def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
     return f"All requests go through the proxy {redact_url(config.http.proxy)} (http.proxy): is it running?"
 
 
-@dataclass
-class Source:
+def _source_from_options(query: str | None, ids: str | None, urls: str | None, config: ContentDownloadConfig) -> Source:
     """Where the works come from: exactly one of a query, ids and URLs, from the options or else the configuration."""
+    from docstokg_assets.sources.listing import Source
+    from docstokg_assets.sources.settings import filter_string
 
-    kind: str
-    value: str
-    identifiers: Sequence[Identifier] = ()
-    of_urls: Sequence[Work] = ()
-    set_aside: list[SetAside] = field(default_factory=list)
+    given = [(kind, value) for kind, value in (("query", query), ("ids", ids), ("urls", urls)) if value is not None]
+    if len(given) > 1:
+        fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
+    if not given and config.openalex.source == "api" and config.openalex.filter:
+        given = [("query", config.openalex.filter)]
+    if not given and config.openalex.source == "snapshot":
+        fail(
+            "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`, or give --query, --ids or --urls"
+        )
+    if not given and config.openalex.source != "api":
+        file = config.openalex.ids_file if config.openalex.source == "ids" else config.openalex.urls_file
+        given = [(config.openalex.source, str(file))]
+    if not given:
+        fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
+    kind, value = given[0]
+    if kind == "query" and ":" not in value:
+        if not Path(value).is_file():
+            fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
+        kind = "ids"
+    if kind != "query":
+        return _source_from_file("urls" if kind == "urls" else "ids", value)
+    try:  # in one spelling, so that the same query in other words continues where the last one stopped
+        return Source("query", filter_string(value))
+    except ValueError as error:
+        fail(f"--query {value!r}: {error}")
 
-    @classmethod
-    def from_options(
-        cls, query: str | None, ids: str | None, urls: str | None, config: ContentDownloadConfig
-    ) -> Source:
-        given = [(kind, value) for kind, value in (("query", query), ("ids", ids), ("urls", urls)) if value is not None]
-        if len(given) > 1:
-            fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
-        if not given and config.openalex.source == "api" and config.openalex.filter:
-            given = [("query", config.openalex.filter)]
-        if not given and config.openalex.source == "snapshot":
-            fail(
-                "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`, or give --query, --ids or --urls"
-            )
-        if not given and config.openalex.source != "api":
-            file = config.openalex.ids_file if config.openalex.source == "ids" else config.openalex.urls_file
-            given = [(config.openalex.source, str(file))]
-        if not given:
-            fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
-        kind, value = given[0]
-        if kind == "query" and ":" not in value:
-            if not Path(value).is_file():
-                fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
-            kind = "ids"
-        return cls._of_query(value) if kind == "query" else cls._from_file(kind, value)
 
-    @classmethod
-    def _of_query(cls, query: str) -> Source:
-        """In one spelling, so that the same query in other words goes on where the last one was."""
-        from docstokg_assets.config.openalex_filter import filter_string
+def _source_from_file(kind: Literal["ids", "urls"], name: str) -> Source:
+    from docstokg_assets.sources.listing import Source
 
-        try:
-            return cls("query", filter_string(query))
-        except ValueError as error:
-            fail(f"--query {query!r}: {error}")
-
-    @classmethod
-    def _from_file(cls, kind: str, name: str) -> Source:
-        from docstokg_assets.sources.ids import read_ids
-        from docstokg_assets.sources.urls import read_urls
-
-        source, lines = cls(kind, name), _read_lines(name)
-        if kind == "urls":
-            source.of_urls, source.set_aside = read_urls(lines)
-        else:
-            source.identifiers, source.set_aside = read_ids(lines)
-        if not source.of_urls and not source.identifiers:
-            _print_skipped(stderr_console(), source.set_aside)
-            what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
-            fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one per line")
-        return source
-
-    def works(self, run: DownloadRun, collected: Collected) -> Iterator[Work]:
-        from docstokg_assets.sources import RequestRefused
-        from docstokg_assets.sources.listing import works_of_ids
-
-        collected.set_aside += self.set_aside
-        if self.kind == "urls":
-            collected.works = len(self.of_urls)
-            yield from self.of_urls
-        elif self.kind == "ids":
-            yield from works_of_ids(run.driver(), run.openalex(), self.identifiers, collected)
-        else:
-            went_on = collected.cursor is not None
-            try:
-                yield from run.collect(self.value, None, collected)
-            except RequestRefused:
-                if not went_on:
-                    raise
-                collected.cursor = None  # too old to be understood: the list begins anew
-                yield from run.collect(self.value, None, collected)
+    lines = _read_lines(name)
+    source = Source.from_lines(kind, name, lines)
+    if not source.works and not source.identifiers:
+        _print_skipped(stderr_console(), source.set_aside)
+        what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
+        fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one per line")
+    return source
 
 
 def _read_lines(name: str) -> list[str]:
@@ -233,79 +192,50 @@ def _read_lines(name: str) -> list[str]:
 def _run(session: RunSession, source: Source, format: RowFormat) -> int:
     from docstokg_assets.cli.dry_run import print_candidates
     from docstokg_assets.runs.run import DownloadRun
+    from docstokg_assets.sources.listing import continue_query, record_set_aside
+    from resources.http.errors import Interrupted
 
     catalog, signals = session.services.catalog, session.signals
-    scope = {source.kind: source.value}
-    run_id, collected = _begin_or_go_on(catalog, scope)
-    trouble: list[str] = []
+    scope: dict[str, str] = {source.kind: source.value}
+    run_id, collected = continue_query(catalog, scope)
     run = DownloadRun(session.services, run_id, stop=signals.stop, scope=scope, dry_run=session.dry_run)
 
     def list_works(display: RunDisplay) -> None:
-        run.store_and_enqueue(_as_they_come(source, run, collected, signals, display, trouble))
+        run.store_and_enqueue(_as_they_come(source, run, collected, signals, display))
+        if isinstance(collected.error, Interrupted):
+            collected.error = None
+        if collected.error is not None and collected.works == 0:
+            raise collected.error
         catalog.report_progress(run.run_id, {"cursor": collected.cursor})
-        _keep_aside(catalog, run, source, collected)
+        record_set_aside(catalog, run.run_id, source.value, collected)
 
-    session.drain(run, list_works, year=None, run_id=run.run_id)
+    session.drain(run, list_works, run.own_works)
     if session.dry_run:
         print_candidates(catalog.entries(run_id=run.run_id), format)
     _print_skipped(session.console, collected.set_aside)
-    for message in trouble:
-        session.print(f"the list of works is incomplete: {message}")
-    return session.exit_code(incomplete=bool(collected.set_aside or trouble))
-
-
-def _begin_or_go_on(catalog: Catalog, scope: dict[str, str]) -> tuple[str | None, Collected]:
-    """A new run, unless the list of the same query broke off in the last one: then that run goes on where its list ended."""
-    from docstokg_assets.sources.listing import Collected
-
-    last = next((run for run in catalog.runs() if run.scope == scope), None)
-    cursor = (last.progress or {}).get("cursor") if last is not None else None
-    if last is None or last.finished_at is None or not isinstance(cursor, str):
-        return None, Collected()
-    return last.run_id, Collected(works=catalog.queue_counts(run_id=last.run_id).total, cursor=cursor)
+    if collected.error is not None:
+        session.print(f"the list of works is incomplete: {collected.error}")
+    return session.exit_code(incomplete=bool(collected.set_aside or collected.error))
 
 
 def _as_they_come(
-    source: Source,
-    run: DownloadRun,
-    collected: Collected,
-    signals: StopSignals,
-    display: RunDisplay,
-    trouble: list[str],
+    source: Source, run: DownloadRun, collected: Collected, signals: StopSignals, display: RunDisplay
 ) -> Iterator[Work]:
-    """What came before a source failed is kept and downloaded; when nothing came, the failure is the answer."""
-    from docstokg_assets.sources import SourceError
-    from resources.http.errors import HttpError, Interrupted
-
+    """Yield the works of the source, and print how many it lists. A signal interrupts it at once."""
     announced = False
-    works = source.works(run, collected)
-    try:
-        while True:
-            with signals.interrupting():
-                work = next(works, None)
-            if work is None:
-                return
-            if not announced and collected.announced:
-                announced = True
-                most = run.config.openalex.max_works
-                taken = f"; taking the first {most:,}" if most is not None and most < collected.announced else ""
-                message = f"OpenAlex lists {plural(collected.announced, 'matching work')}{taken}."
-                print_message(display.console, message)
-            display.listed(collected.works, collected.announced)
-            yield work
-    except Interrupted:
-        return
-    except (SourceError, HttpError) as error:
-        if collected.works == 0:
-            raise
-        trouble.append(str(error))
-
-
-def _keep_aside(catalog: Catalog, run: DownloadRun, source: Source, collected: Collected) -> None:
-    from resources.catalog.rows import SetAside as Row
-
-    rows = [Row(run.run_id, source.value, f"{a.where}: {a.text}".rstrip(": "), a.reason) for a in collected.set_aside]
-    catalog.add_set_aside(rows)
+    works = run.list_works(source, collected)
+    while True:
+        with signals.interrupting():
+            work = next(works, None)
+        if work is None:
+            return
+        if not announced and collected.announced:
+            announced = True
+            most = run.config.openalex.max_works
+            taken = f"; taking the first {most:,}" if most is not None and most < collected.announced else ""
+            print_message(display.console, f"OpenAlex lists {plural(collected.announced, 'matching work')}{taken}.")
+        display.listed(collected.works, collected.announced)
+        yield work
 
 
 def _print_skipped(console: Console, set_aside: Sequence[SetAside]) -> None:

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from docstokg_assets.cli.options import Load
     from docstokg_assets.cli.progress import RunDisplay
     from docstokg_assets.config import ContentDownloadConfig
+    from docstokg_assets.domain.scope import WorkScope
     from docstokg_assets.engine.dispatcher import PassResult
-    from docstokg_assets.runs.run import DownloadRun, Services
+    from docstokg_assets.runs.run import DownloadRun
+    from docstokg_assets.runs.services import Services
     from resources.catalog import QueueCounts
     from resources.catalog.catalog import Catalog
-    from resources.catalog.queue import Years
 
 _SUMMARY = ("How works ended", "Waiting", "Files and folders")  # of the tables in summary.md
 _PHASES = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
@@ -69,7 +70,7 @@ def working_root(config: ContentDownloadConfig, dry_run: bool) -> Iterator[tuple
 
 @dataclass
 class RunSession:
-    """One pass of a command over the queue. The year and the run id say which works: those of a year, of a run, or all."""
+    """One pass of a command over the works of a scope."""
 
     services: Services
     load: Callable[[], ContentDownloadConfig]
@@ -83,27 +84,23 @@ class RunSession:
     def print(self, message: str) -> None:
         print_message(self.console, message)
 
-    def drain(
-        self, run: DownloadRun, prepare: Callable[[RunDisplay], None], *, year: Years | None, run_id: str | None
-    ) -> PassResult:
+    def drain(self, run: DownloadRun, prepare: Callable[[RunDisplay], None], scope: WorkScope) -> PassResult:
         """Call `prepare`, which fills the queue, download what is due, then write the report."""
         from docstokg_assets.cli.progress import RunDisplay
 
         catalog = self.services.catalog
-        self._year, self._run_id = year, run_id
+        self._scope = scope
         self.signals.reload = lambda: run.reload_with(self.load)
         with self.signals.handled(), _log_to(self.console, None if self.dry_run else run.folder / "run.log"):
             with run, RunDisplay(self.console, dry_run=self.dry_run) as display:
                 prepare(display)
-                self._before = before = catalog.queue_counts(year, run_id)
+                self._before = before = catalog.queue_counts(scope.year, scope.run_id)
                 due = before.total - before.done - before.retry
                 if not self.dry_run:
                     works = f"{due:,} of {plural(before.total, 'work')} to do"
                     self.print(f"run {run.run_id}: {works}, in {run.folder.parent}")
                 display.start_pass(due)
-                self._result = run.drain(
-                    year=year, of_run=run_id is not None, deadline_s=self.deadline, on_progress=display.update
-                )
+                self._result = run.drain(scope, deadline_s=self.deadline, on_progress=display.update)
                 display.end_pass(_PHASES.get(self._result.ended, self._result.ended))
             if not self.dry_run and not self.signals.requested:
                 self._export_and_report(run)
@@ -113,14 +110,13 @@ class RunSession:
         """Write the lake and summary.md. Both can be made again from the catalog, so the run does not fail without them."""
         from rich.console import Console
 
+        from docstokg_assets.domain.scope import WorkScope
         from docstokg_assets.reporting import report as reports
-        from docstokg_assets.reporting.metrics import Scope
-        from docstokg_assets.runs.run import export_lake
 
         services, config = self.services, self.services.config
         try:
-            export_lake(services)
-            scope, now = Scope(None, run.run_id), datetime.now(UTC)
+            services.export_lake()
+            scope, now = WorkScope(None, run.run_id), datetime.now(UTC)
             built = reports.build_report(
                 services.lake.files, config.data_root, scope, services.catalog, now, config.artifact_root
             )
@@ -139,7 +135,7 @@ class RunSession:
         left = 0
         if not self.dry_run:
             left = print_remaining(
-                self.console, self.services.catalog, self._before, self._result.finished, self._year, self._run_id
+                self.console, self.services.catalog, self._before, self._result.finished, self._scope
             )
         return INCOMPLETE if left or incomplete else DONE
 
@@ -149,10 +145,10 @@ def print_remaining(
     catalog: Catalog,
     before: QueueCounts | None = None,
     finished: int = 0,
-    year: Years | None = None,
-    run_id: str | None = None,
+    scope: WorkScope | None = None,
 ) -> int:
     """Print how many works were finished before, and how many are left until when; returns how many are left."""
+    year, run_id = (scope.year, scope.run_id) if scope else (None, None)
     counts = catalog.queue_counts(year, run_id)
     left = counts.total - counts.done
     if not counts.total:

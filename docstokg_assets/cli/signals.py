@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from docstokg_assets.cli.exits import INTERRUPTED
 from docstokg_assets.cli.output import print_message
+from docstokg_assets.runs.signals import Handler, signal_handlers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,13 +37,13 @@ class StopSignals:
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Install the handlers, and put the previous ones back at the end."""
-        handlers = {signal.SIGINT: self._on_stop, signal.SIGTERM: self._on_stop, signal.SIGHUP: self._on_hangup}
-        previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        try:
+        handlers: dict[int, Handler] = {
+            signal.SIGINT: self._on_stop,
+            signal.SIGTERM: self._on_stop,
+            signal.SIGHUP: self._on_hangup,
+        }
+        with signal_handlers(handlers):
             yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:

@@ -40,9 +40,9 @@ def export(
     ] = None,
 ) -> None:
     """Write attempts, or another table of the telemetry, as one file for other tools."""
+    from docstokg_assets.domain.scope import WorkScope
     from docstokg_assets.lake.views import export_new_rows
     from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
-    from docstokg_assets.reporting.metrics import Scope
     from resources.whole_file import whole_file
 
     kind, view = ExportFormat(format), ExportTable(table)
@@ -58,7 +58,7 @@ def export(
         require_run(catalog, run_id, config.data_root)
         lake = config.lake_files()
         export_new_rows(catalog, lake)
-    scope = Scope(year, run_id)
+    scope = WorkScope(year, run_id)
     if out is None:
         export_table(lake, view, scope, kind, sys.stdout.buffer)
         return

@@ -30,7 +30,7 @@ def why(
     from docstokg_assets.config.explain import explain_resolvers
     from docstokg_assets.domain.works import Work
     from docstokg_assets.reporting import explain_work
-    from docstokg_assets.runs.run import resolvers_of
+    from docstokg_assets.runs.services import resolvers_of
 
     loaded = load()
     wanted = explain_work.without_file_name(work)

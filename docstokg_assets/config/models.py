@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 
-from pydantic import BeforeValidator, Field, SecretStr, create_model, field_validator, model_validator
+from pydantic import Field, SecretStr, create_model, field_validator, model_validator
 
-from docstokg_assets.config.openalex_filter import filter_string
 from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, default_order, key_variables, load_resolvers
+from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.settings import StorageSettings
 from resources.http.settings import HttpSettings, RobotsSettings
@@ -114,44 +114,6 @@ class TelemetrySettings(Section):
     def _otlp_has_its_endpoint(self) -> TelemetrySettings:
         if "otlp" in self.sinks and not (self.otlp_endpoint or "").startswith(("http://", "https://")):
             raise ValueError("the sink otlp needs otlp_endpoint, for example http://localhost:4318/v1/logs")
-        return self
-
-
-class OpenAlexSettings(Section):
-    source: Literal["api", "snapshot", "ids", "urls"] = Field(
-        "api", description="where works come from: OpenAlex's API, its snapshot, or a file of yours"
-    )
-    filter: Annotated[str, BeforeValidator(filter_string)] = Field(
-        "", description="which works: OpenAlex filter syntax, or a mapping name → value or list of values"
-    )
-    types: tuple[str, ...] = Field(
-        (), description="only works of these OpenAlex types, unless the filter itself names types; all when empty"
-    )
-    api_key: SecretStr | None = Field(None, description="also read from DOCSTOKG_CONTENT_API_KEY_OPENALEX")
-    per_page: int = Field(100, ge=1, le=100, description="works asked for at once")
-    first_year: int = Field(2015, ge=1000, le=9999, description="first publication year that has a partition")
-    max_works: int | None = Field(None, ge=1, description="most works of a year, or of a query; all when not set")
-    ids_file: Path | None = Field(
-        None, description="for source `ids`: OpenAlex ids, DOIs, arXiv ids, PMCIDs, one a line"
-    )
-    urls_file: Path | None = Field(None, description="for source `urls`: one URL a line")
-    snapshot: str | None = Field(
-        None, description="for source `snapshot`: a folder or s3://bucket/prefix in OpenAlex's layout (s3://openalex)"
-    )
-    snapshot_endpoint: str | None = Field(None, description="URL of the S3 service where that is not Amazon's")
-    snapshot_signed: bool = Field(
-        False,
-        description="ask S3 with the credentials of the AWS variables or profile; OpenAlex's own bucket needs none",
-    )
-    nightly_hour: int = Field(
-        3, ge=0, le=23, description="hour (UTC) from which the nightly sensor looks for new works"
-    )
-
-    @model_validator(mode="after")
-    def _source_has_its_place(self) -> OpenAlexSettings:
-        needed = {"ids": "ids_file", "urls": "urls_file", "snapshot": "snapshot"}
-        if self.source in needed and getattr(self, needed[self.source]) is None:
-            raise ValueError(f"source {self.source} needs {needed[self.source]}")
         return self
 
 

@@ -1,6 +1,6 @@
-"""The objectives of TEL-7 as asset checks, and the soundness of what is stored. Judges by what others measure.
+"""Asset checks: the objectives of TEL-7, as `run_metrics` computed them, and the integrity of what is stored.
 
-A missed objective warns; a stored file that is not what the catalog says is an error, and holds up everything downstream.
+A missed objective warns; a stored file that is not what the catalog says is an error, and blocks everything downstream.
 """
 
 import random
@@ -12,16 +12,18 @@ from itertools import islice
 import dagster as dg
 import duckdb
 
-from docstokg_assets.defs import metadata as shown
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.assets.run_metrics import run_metrics
+from docstokg_assets.defs.metadata import ui_table
 from docstokg_assets.defs.steps import configuration, handle_step_errors
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.reporting.metrics import SLOS, Scope, Verdict, compute_slis, judge
+from docstokg_assets.reporting.metrics import SLOS, Verdict, compute_slis, evaluate, stored_verdicts
 from docstokg_assets.reporting.run_files import lines_are_missing
 from resources.artifacts.store import ArtifactStore
+from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Entry
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource
 from resources.records import Classification, Kind
@@ -42,18 +44,19 @@ _OBJECTIVES = tuple(slo for slo in SLOS if slo.name != "corruption")
     ],
 )
 def objectives(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> Iterator[dg.AssetCheckResult]:
-    """A year that misses an objective is worth a look, but nothing stops for it."""
+    """Whether the year meets its objectives; a missed one only warns. Reads what `run_metrics` stored, and computes the
+    indicators only where it stored none: it measures years, and a check that is started by itself covers all works."""
+    scope = WorkScope(_year(context))
     with handle_step_errors(context), open_lake(configuration(catalog).lake_files()) as lake:
-        verdicts = {verdict.name: verdict for verdict in judge(compute_slis(lake, Scope(_year(context))))}
-    for slo in _OBJECTIVES:
-        yield _as_check(verdicts[slo.name])
+        verdicts = stored_verdicts(lake, scope) or evaluate(compute_slis(lake, scope))
+    yield from (_as_check(verdict) for verdict in verdicts if verdict.name != "corruption")
 
 
 def _as_check(verdict: Verdict) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name=verdict.name,
         asset_key=run_metrics.key,
-        passed=verdict.ok is not False,  # nothing to judge is no fault
+        passed=verdict.ok is not False,  # nothing to compare is no fault
         severity=dg.AssetCheckSeverity.WARN,
         description=verdict.sentence,
         metadata={"goal": verdict.target} | ({} if verdict.value is None else {"value": verdict.value}),
@@ -108,23 +111,22 @@ def files_are_there(
 
 @dg.asset_check(asset=manifest_parquet)
 def manifest_agrees(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> dg.AssetCheckResult:
-    """Catalog, Parquet and the run's own manifest tell the same: no row of the year is missing, and none is there that the
-    catalog does not have."""
+    """Catalog, Parquet and the run's own manifest agree: no row of the year is missing, and none is there that the catalog does
+    not have."""
     year, faults = _year(context), list[str]()
     with handle_step_errors(context):
         config = configuration(catalog)
-        root = config.data_root
-        with catalog.open(root) as opened, open_lake(config.lake_files()) as lake:
+        with Catalog.open(config.catalog_location) as opened, open_lake(config.lake_files()) as lake:
             # in this order: others may be at work on the year, and may export meanwhile
             positions = (opened.export_position("lake.attempts"), opened.export_position("lake.outcomes"))
-            told = _rows_in_lake(lake, Scope(year))
+            in_lake = _rows_in_lake(lake, WorkScope(year))
             attempts, outcomes = opened.counted_up_to(year, *positions)
-            if lines_are_missing(opened, root / context.run.run_id, context.run.run_id):
+            if lines_are_missing(opened, config.data_root / context.run.run_id, context.run.run_id):
                 faults.append("the manifest of this run lacks lines; `content telemetry rebuild` makes it again")
     for name, kept in (("attempts", attempts), ("outcomes", outcomes)):
-        if not kept.some <= told[name] <= kept.all:
+        if not kept.some <= in_lake[name] <= kept.all:
             faults.append(
-                f"{told[name]} {name} in Parquet, {kept.all} in the catalog; `content telemetry rebuild` mends it"
+                f"{in_lake[name]} {name} in Parquet, {kept.all} in the catalog; `content telemetry rebuild` mends it"
             )
     return dg.AssetCheckResult(
         passed=not faults,
@@ -134,7 +136,7 @@ def manifest_agrees(context: dg.AssetCheckExecutionContext, catalog: CatalogReso
     )
 
 
-def _rows_in_lake(lake: duckdb.DuckDBPyConnection, scope: Scope) -> dict[str, int]:
+def _rows_in_lake(lake: duckdb.DuckDBPyConnection, scope: WorkScope) -> dict[str, int]:
     tables = ("attempts", "outcomes")
     counts = [f"SELECT '{name}', count(*) FROM {name} WHERE {scope.condition}" for name in tables]
     return dict(lake.execute(" UNION ALL ".join(counts)).fetchall())
@@ -151,12 +153,12 @@ def schema_is_stable(context: dg.AssetCheckExecutionContext, catalog: CatalogRes
         description=f"{len(drifted)} parts with other columns; `content telemetry rebuild` makes them again."
         if drifted
         else "All parts have the columns of this version.",
-        metadata={"parts with other columns": shown.table({"part": "path", "columns": "string"}, drifted[:100])},
+        metadata={"parts with other columns": ui_table({"part": "path", "columns": "string"}, drifted[:100])},
     )
 
 
 def _year(context: dg.AssetCheckExecutionContext) -> int | None:
-    """The year of the run; a check that is started by itself looks at all works."""
+    """The year of the run; a check that is started by itself covers all works."""
     return int(context.partition_key) if context.has_partition_key else None
 
 
@@ -165,14 +167,14 @@ def _stored(
     context: dg.AssetCheckExecutionContext, catalog: CatalogResource, artifact_store: ArtifactStoreResource
 ) -> Iterator[tuple[ArtifactStore, Iterator[Entry]]]:
     """The store, and the outcomes that name a file in it."""
-    root = configuration(catalog).data_root
-    with catalog.open(root) as opened:
+    config = configuration(catalog, artifact_store)
+    with Catalog.open(config.catalog_location) as opened:
         entries = opened.entries(year=_year(context), classification=Classification.SUCCESS)
-        yield artifact_store.open(root), (entry for entry in entries if entry.path)
+        yield config.artifacts.open(config.data_root), (entry for entry in entries if entry.path)
 
 
 def _is_sound(store: ArtifactStore, entry: Entry) -> bool:
-    """A file that is missing is another check's business."""
+    """Whether a file has the hash of its entry. A missing file counts as sound; `files_are_there` reports it."""
     try:
         return store.sha256_of(entry.path or "")[0] == entry.sha256
     except FileNotFoundError:
@@ -180,4 +182,4 @@ def _is_sound(store: ArtifactStore, entry: Entry) -> bool:
 
 
 def _files(entries: list[Entry]) -> dg.TableMetadataValue:
-    return shown.table({"work": "string", "file": "path"}, [(entry.work_id, entry.path) for entry in entries[:100]])
+    return ui_table({"work": "string", "file": "path"}, [(entry.work_id, entry.path) for entry in entries[:100]])

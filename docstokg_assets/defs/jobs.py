@@ -1,4 +1,4 @@
-"""The jobs: a whole year, what is left of a year, what is due of all years. People and sensors say which runs are wanted."""
+"""The jobs: a whole year, the rest of a year, the due works of all years."""
 
 import dagster as dg
 from pydantic import Field

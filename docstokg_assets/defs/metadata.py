@@ -1,4 +1,4 @@
-"""How facts become Dagster metadata: tables, times, paths. Leaves which facts are shown to the assets."""
+"""Metadata for the Dagster UI: tables, column schemas, paths, times."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _TABLES_OF = {
 _ASSET_OF = {table: asset for asset, tables in _TABLES_OF.items() for table in tables}
 
 
-def table(columns: Mapping[str, str], rows: Iterable[Sequence[Cell]]) -> dg.TableMetadataValue:
-    """`columns`: name → Dagster's name of its type. An empty table is one too."""
+def ui_table(columns: Mapping[str, str], rows: Iterable[Sequence[Cell]]) -> dg.TableMetadataValue:
+    """A table for the UI. `columns`: name → Dagster's name of its type. An empty table is shown too."""
     schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
     return dg.MetadataValue.table([dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows], schema)
 
 
-def text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dg.TableMetadataValue:
-    """Of cells that are already made for reading; a column without a heading gets a blank one."""
-    return table({name or " " * (place + 1): "string" for place, name in enumerate(columns)}, rows)
+def ui_text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dg.TableMetadataValue:
+    """A table of cells that are formatted already; a column without a heading gets a blank one."""
+    return ui_table({name or " " * (place + 1): "string" for place, name in enumerate(columns)}, rows)
 
 
-def columns(asset: str) -> dict[str, dg.TableSchema | dg.TableColumnLineage]:
+def column_metadata(asset: str) -> dict[str, dg.TableSchema | dg.TableColumnLineage]:
     """The columns of an asset's tables in the lake, and where they come from, under the keys that Dagster knows."""
     tables = _TABLES_OF[asset]
     schema = [
@@ -72,8 +72,8 @@ def _column(column: str) -> str:
     return name if _TABLES_OF[_ASSET_OF[table]] == (table,) else column
 
 
-def place(path: Path | str) -> dg.MetadataValue[str | None]:
-    """`path`: text where it may be in a bucket."""
+def ui_path(path: Path | str) -> dg.MetadataValue[str | None]:
+    """A path for the UI. `path` is text where it may be in a bucket."""
     return dg.MetadataValue.path(path if isinstance(path, str) else str(path.resolve()))
 
 
@@ -82,7 +82,7 @@ def outcome_table(outcomes: Iterable[OutcomeCount]) -> dg.TableMetadataValue:
     works: dict[Reason, int] = {}
     for outcome in outcomes:
         works[outcome.reason] = works.get(outcome.reason, 0) + outcome.count
-    return table(
+    return ui_table(
         {"works": "int", "reason": "string", "in words": "string", "ends": "string", "what to do": "string"},
         [
             (count, str(reason), REASON_TEXT[reason].meaning, str(ENDINGS[reason]), REASON_TEXT[reason].remedy)
@@ -91,5 +91,5 @@ def outcome_table(outcomes: Iterable[OutcomeCount]) -> dg.TableMetadataValue:
     )
 
 
-def moment(epoch: float) -> str:
+def format_time(epoch: float) -> str:
     return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S} UTC"

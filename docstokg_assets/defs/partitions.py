@@ -8,7 +8,7 @@ import os
 import dagster as dg
 
 from docstokg_assets.config import load_config
-from docstokg_assets.config.models import OpenAlexSettings
+from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.settings import SettingsError, config_file
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ def year_partitions(first_year: int) -> dg.TimeWindowPartitionsDefinition:
 
 
 def _first_year() -> int:
-    """The configured one. A configuration that is wrong is told by the steps, which can say so; the definitions must load."""
+    """The configured first year. The definitions must load even if the configuration is wrong; the steps report that."""
     try:
         return load_config(config_file(os.environ), os.environ).value.openalex.first_year
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""What starts runs by itself, and what is left when one fails. Finds out what is to do; how it is done is the jobs' business.
+"""The sensors: request runs for new and due works, and write a summary of a run that failed.
 
 Every evaluation says in its tick what it did and why. Evaluating twice requests nothing twice: run keys name the occasion.
 """
@@ -14,10 +14,12 @@ import dagster as dg
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.defs.jobs import collect_year, continue_year, drain
 from docstokg_assets.defs.partitions import years
-from docstokg_assets.defs.steps import configuration, services, translate_step_errors
-from docstokg_assets.runs.run import DownloadRun, Services, open_snapshot, with_types
+from docstokg_assets.defs.steps import configuration, translate_step_errors
+from docstokg_assets.runs.services import open_services, recorded_driver
 from docstokg_assets.sources import SourceError
 from docstokg_assets.sources.delta import Delta, find_delta
+from docstokg_assets.sources.listing import open_snapshot, openalex_api
+from resources.catalog.catalog import Catalog
 from resources.dagster_resources import (
     ArtifactStoreResource,
     CatalogResource,
@@ -26,13 +28,7 @@ from resources.dagster_resources import (
 )
 from resources.whole_file import whole_file
 
-_ACTIVE = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+_ACTIVE = [getattr(dg.DagsterRunStatus, name) for name in ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")]
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ def nightly_delta(
     now = _now()
     night, today = _Night.read(context.cursor), now.date()
     with translate_step_errors():
-        config = configuration(catalog)
+        config = configuration(catalog, artifact_store, rate_limiter, http_client)
         if now.hour < config.openalex.nightly_hour or night.looked == str(today):
             return _nothing(f"looked last on {night.looked}; looks again from {config.openalex.nightly_hour}:00 UTC")
         if now.timestamp() < night.ask_from:
@@ -75,8 +71,7 @@ def nightly_delta(
                 "there is nothing to ask OpenAlex for: openalex.source is not api, or openalex.filter is not set"
             )
         try:
-            with services(catalog, artifact_store, rate_limiter, http_client) as opened:
-                delta = _ask(opened, since, today)
+            delta = _find_delta(config, since, today)
         except SourceError as error:
             later = _Night(night.looked, error.retry_at or 0.0)
             return dg.SensorResult(skip_reason=str(error), cursor=json.dumps(asdict(later)))
@@ -87,21 +82,23 @@ def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def _ask(opened: Services, since: dt.date, today: dt.date) -> Delta:
-    openalex = opened.config.openalex
-    with DownloadRun(opened, f"nightly-{today}", kind="sensor", scope={"since": str(since)}, dry_run=True) as run:
-        has_key = openalex.api_key is not None
-        delta = run.driver().ask(
-            find_delta(run.openalex(), with_types(opened.config, openalex.filter), since, has_key=has_key)
-        )
-        opened.catalog.finish_run(run.run_id, {"years": delta.works, "said": delta.said})
-        return delta
+def _find_delta(config: ContentDownloadConfig, since: dt.date, today: dt.date) -> Delta:
+    """Send the one or two requests; their attempts are recorded under a run of their own."""
+    openalex, run_id = config.openalex, f"nightly-{today}"
+    works_filter, has_key = openalex.with_types(openalex.filter), openalex.api_key is not None
+    with (
+        open_services(config) as services,
+        recorded_driver(services, run_id, "sensor", {"since": str(since)}) as driver,
+    ):
+        delta = driver.ask(find_delta(openalex_api(openalex), works_filter, since, has_key=has_key))
+        services.catalog.finish_run(run_id, {"years": delta.works, "said": delta.message})
+    return delta
 
 
 def _of_delta(context: dg.SensorEvaluationContext, delta: Delta, today: dt.date) -> dg.SensorResult:
     known = set(years.get_partition_keys())
     changed = {year: works for year, works in sorted(delta.works.items(), reverse=True) if str(year) in known}
-    context.log.info(delta.said)
+    context.log.info(delta.message)
     only = {f"{delta.way}_since": str(delta.since)}
     requests = [
         dg.RunRequest(
@@ -112,14 +109,14 @@ def _of_delta(context: dg.SensorEvaluationContext, delta: Delta, today: dt.date)
         )
         for year, works in changed.items()
     ]
-    said = None if requests else f"no works in the years that have a partition; {delta.said}"
-    return dg.SensorResult(run_requests=requests, skip_reason=said, cursor=_looked(today))
+    skipped = None if requests else f"no works in the years that have a partition; {delta.message}"
+    return dg.SensorResult(run_requests=requests, skip_reason=skipped, cursor=_looked(today))
 
 
 def _of_snapshot(config: ContentDownloadConfig, today: dt.date) -> dg.SensorResult:
     """A snapshot's folders go by the day of update and do not tell their years. Each run reads only the folders that its year
     has not seen, so all years are requested, once for each new folder."""
-    newest = max((part.updated for part in open_snapshot(config).parts()), default=None)
+    newest = max((part.updated for part in open_snapshot(config.openalex).parts()), default=None)
     if newest is None:
         return dg.SensorResult(skip_reason="the snapshot's manifest names no files", cursor=_looked(today))
     requests = [
@@ -139,13 +136,13 @@ def _nothing(why: str) -> dg.SensorResult:
 
 @dg.sensor(jobs=[continue_year, drain], minimum_interval_seconds=300)
 def works_due(context: dg.SensorEvaluationContext, catalog: CatalogResource) -> dg.SensorResult:
-    """Works that had to wait for a slow host, or are to be tried again, have come due: requests the next pass over their year.
+    """Request the next pass over each year with works that have come due, after waiting for a slow host or for another try.
 
     A year that is being worked on is left alone; so is one for which a pass was requested this hour for the same works.
     """
     with translate_step_errors():
         config = configuration(catalog)
-        with catalog.open(config.data_root) as opened:
+        with Catalog.open(config.catalog_location) as opened:
             due, hour = opened.due_by_year(), int(opened.now() // 3600)
     known, requests, left = set(years.get_partition_keys()), list[dg.RunRequest](), list[str]()
     for row in due:
@@ -165,15 +162,13 @@ def works_due(context: dg.SensorEvaluationContext, catalog: CatalogResource) -> 
 
 
 def _is_active(instance: dg.DagsterInstance, year: str | None) -> bool:
-    of = dg.RunsFilter(
-        statuses=_ACTIVE, tags={"dagster/partition": year} if year else {}, job_name=None if year else drain.name
-    )
-    return instance.get_runs_count(of) > 0
+    tags, job = ({"dagster/partition": year}, None) if year else ({}, drain.name)
+    return instance.get_runs_count(dg.RunsFilter(statuses=_ACTIVE, tags=tags, job_name=job)) > 0
 
 
 @dg.run_failure_sensor(default_status=dg.DefaultSensorStatus.RUNNING)
 def failure_summary(context: dg.RunFailureSensorContext, catalog: CatalogResource) -> None:
-    """Leaves a page about a run that failed under `reports/failures` of the data root, and a line in the log."""
+    """Write a page about a failed run under `reports/failures` of the data root, and a line to the log."""
     with translate_step_errors():
         root = configuration(catalog).data_root
     run = context.dagster_run
@@ -186,7 +181,7 @@ def failure_summary(context: dg.RunFailureSensorContext, catalog: CatalogResourc
 
 
 def _cause(event: dg.DagsterEvent) -> str:
-    """What the step itself said, when it was a failure in plain words; else the innermost error."""
+    """The description of a failure that the step raised itself; else the innermost error."""
     data = event.step_failure_data
     if data.user_failure_data and data.user_failure_data.description:
         return data.user_failure_data.description
@@ -207,5 +202,5 @@ def _summary(run: dg.DagsterRun, causes: list[tuple[str, str]]) -> str:
     again = f"make materialize YEAR={year}" if year else "launch the same job again"
     return (
         f"# {_title(run)}\n\n{_now():%Y-%m-%d %H:%M} UTC, run `{run.run_id}`.\n\n{steps}\n\n"
-        f"What was done before is kept. When the cause is mended: `{again}`, or re-execute the run in the UI.\n"
+        f"What was done before is kept. When the cause is fixed: `{again}`, or re-execute the run in the UI.\n"
     )

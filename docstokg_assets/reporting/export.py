@@ -14,9 +14,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import BATCH_ROWS
-from docstokg_assets.reporting.metrics import Scope
 from docstokg_assets.reporting.rendering import csv_cell, iso
 from resources.lake.files import LakeFiles
 
@@ -40,7 +40,7 @@ class ExportTable(StrEnum):
         return self in (ExportTable.ATTEMPTS, ExportTable.OUTCOMES, ExportTable.ARTIFACTS)
 
 
-def export_table(lake: LakeFiles, table: ExportTable, scope: Scope, format: ExportFormat, file: BinaryIO) -> int:
+def export_table(lake: LakeFiles, table: ExportTable, scope: WorkScope, format: ExportFormat, file: BinaryIO) -> int:
     """How many rows were written. A batch at a time is held in memory."""
     rows = 0
     with _batches(lake, table, scope) as batches:
@@ -63,7 +63,7 @@ def export_table(lake: LakeFiles, table: ExportTable, scope: Scope, format: Expo
 
 
 @contextmanager
-def _batches(lake: LakeFiles, table: ExportTable, scope: Scope) -> Iterator[pa.RecordBatchReader]:
+def _batches(lake: LakeFiles, table: ExportTable, scope: WorkScope) -> Iterator[pa.RecordBatchReader]:
     with open_lake(lake) as con:
         sql = f"SELECT * FROM {table} WHERE {scope.condition}"
         yield con.sql(sql, params=scope.parameters).to_arrow_reader(BATCH_ROWS)

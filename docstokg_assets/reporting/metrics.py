@@ -1,4 +1,4 @@
-"""Service level indicators by SQL over the lake's views, judged against the objectives. Computes; shows nothing.
+"""Service level indicators by SQL over the lake's views, and their evaluation against the objectives.
 
 Definitions are given where they are computed and in docs/telemetry.md. A work that is to be tried again (it has a
 `retry_at`) is not finished, a dry run finishes nothing. `saved` means a PDF or XML full text is in the store; HTML alone is
@@ -15,37 +15,13 @@ from typing import Any
 
 import duckdb
 
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.reporting.manifest import metrics_summary
 from resources.records import Reason
 
 # A download error for one of these was found out before anything was sent.
 _NOTHING_SENT = (Reason.REDIRECT_LOOP, Reason.BLOCKED_ADDRESS, Reason.BLOCKED_SCHEME, Reason.RETRY_AFTER)
 SECOND_RUN_SHARE = 0.5  # of the cacheable requests were asked by an earlier run: then the cache is judged
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose works are looked at: those of a year (0: the year is unknown), of a run, of both, or all."""
-
-    year: int | None = None
-    run_id: str | None = None
-
-    def __str__(self) -> str:
-        parts = [f"run {self.run_id}"] if self.run_id else []
-        parts += [f"year {self.year or 'unknown'}"] if self.year is not None else []
-        return ", ".join(parts) or "all works"
-
-    @property
-    def condition(self) -> str:
-        """For a WHERE over `attempts` or `outcomes`. The year is a literal in it, so that other folders are skipped."""
-        parts = ["run_id = $run_id"] if self.run_id else []
-        if self.year is not None:
-            parts.append(f"year = {self.year:d}" if self.year else "year IS NULL")
-        return " AND ".join(parts) or "true"
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return {"run_id": self.run_id} if self.run_id else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +40,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Slis:
-    scope: Scope
+    scope: WorkScope
     finished: int
     saved: int
     html_only: int
@@ -158,7 +134,7 @@ _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 SLOS: tuple[Slo, ...] = (
-    Slo("yield", "Yield of finished works", "≥", 0.85, "share", "a collection with holes answers fewer questions"),
+    Slo("yield", "Yield of finished works", "≥", 0.85, "share", "too many works have no full text"),
     Slo(
         "ttfp_p50_s",
         "Time to full text per work, median",
@@ -179,28 +155,43 @@ class Verdict:
     name: str
     value: float | None
     target: float
-    ok: bool | None  # None: nothing to judge
+    ok: bool | None  # None: nothing to compare
     sentence: str
 
 
-def judge(slis: Slis) -> list[Verdict]:
-    return [_verdict(slo, slis) for slo in SLOS]
+def evaluate(slis: Slis) -> list[Verdict]:
+    """Compare the indicators with their objectives."""
+    values = slis.values()
+    return [_verdict(slo, values[slo.name], _is_met(slo, values[slo.name], slis)) for slo in SLOS]
 
 
-def _verdict(slo: Slo, slis: Slis) -> Verdict:
-    value = slis.values()[slo.name]
-    goal = f"{slo.comparison} {shown(slo.target, slo.unit)}"
+def stored_verdicts(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> list[Verdict]:
+    """The verdicts that were last stored in the lake for a scope; empty when there are none."""
+    stored = """SELECT name, value, ok FROM metrics WHERE scope = $scope
+                QUALIFY computed_at = max(computed_at) OVER ()"""
+    rows = {name: (value, ok) for name, value, ok in con.execute(stored, {"scope": str(scope)}).fetchall()}
+    return [_verdict(slo, *rows[slo.name]) for slo in SLOS if slo.name in rows]
+
+
+def _is_met(slo: Slo, value: float | None, slis: Slis) -> bool | None:
+    if value is None or (slo.name == "cache_hit_ratio" and not slis.second_run):
+        return None
+    return slo.met(value)
+
+
+def _verdict(slo: Slo, value: float | None, ok: bool | None) -> Verdict:
+    goal = f"{slo.comparison} {format_value(slo.target, slo.unit)}"
     if value is None:
-        return Verdict(slo.name, None, slo.target, None, f"{slo.title}: nothing to measure yet (goal {goal}).")
-    if slo.name == "cache_hit_ratio" and not slis.second_run:
-        return Verdict(slo.name, value, slo.target, None, f"{slo.title}: a first run is not judged (goal {goal}).")
-    ok = slo.met(value)
-    end = "meets" if ok else "misses"
-    sentence = f"{slo.title}: {shown(value, slo.unit)} {end} the goal {goal}" + ("." if ok else f"; {slo.why}.")
+        sentence = f"{slo.title}: nothing to measure yet (goal {goal})."
+    elif ok is None:
+        sentence = f"{slo.title}: a first run is not judged (goal {goal})."
+    else:
+        result = f"{slo.title}: {format_value(value, slo.unit)} {'meets' if ok else 'misses'} the goal {goal}"
+        sentence = f"{result}." if ok else f"{result}; {slo.why}."
     return Verdict(slo.name, value, slo.target, ok, sentence)
 
 
-def shown(value: float, unit: str) -> str:
+def format_value(value: float, unit: str) -> str:
     """A number as people read it."""
     if unit == "share":
         return f"{100 * value:.1f} %"
@@ -208,11 +199,12 @@ def shown(value: float, unit: str) -> str:
 
 
 def metric_rows(slis: Slis, computed_at: datetime) -> list[dict[str, Any]]:
-    """Rows of the lake's table `metrics`: one an indicator, with its verdict where there is an objective."""
-    verdicts = {verdict.name: verdict for verdict in judge(slis)}
+    """Rows of the lake's table `metrics`: one for each indicator, with its verdict where there is an objective."""
+    (year,) = slis.scope.years or (None,)
+    verdicts = {verdict.name: verdict for verdict in evaluate(slis)}
     return [
         {
-            "year": slis.scope.year,
+            "year": year,
             "scope": str(slis.scope),
             "name": name,
             "value": value,
@@ -224,7 +216,7 @@ def metric_rows(slis: Slis, computed_at: datetime) -> list[dict[str, Any]]:
     ]
 
 
-def run_summary(con: duckdb.DuckDBPyConnection, scope: Scope) -> dict[str, Any]:
+def run_summary(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> dict[str, Any]:
     """The counters of `manifest.metrics.json`, from the lake."""
     attempts = f"""SELECT resolver, role, status, reason, http_status, count(*) AS n
                    FROM attempts WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""
@@ -295,7 +287,7 @@ FROM tried FULL JOIN won USING (name) WHERE name <> '' ORDER BY saved DESC, trie
 """
 
 
-def compute_slis(con: duckdb.DuckDBPyConnection, scope: Scope) -> Slis:
+def compute_slis(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> Slis:
     """All indicators of a scope. The connection comes from `views.open_lake`."""
     works, requests = (next(_rows(con, _here(scope) + part, scope)) for part in (_WORKS, _REQUESTS))
     return Slis(
@@ -310,15 +302,15 @@ def compute_slis(con: duckdb.DuckDBPyConnection, scope: Scope) -> Slis:
     )
 
 
-def _here(scope: Scope) -> str:
+def _here(scope: WorkScope) -> str:
     return _HERE.format(scope=scope.condition, nothing_sent=", ".join(f"'{reason}'" for reason in _NOTHING_SENT))
 
 
-def _shares(con: duckdb.DuckDBPyConnection, column: str, scope: Scope) -> tuple[Share, ...]:
+def _shares(con: duckdb.DuckDBPyConnection, column: str, scope: WorkScope) -> tuple[Share, ...]:
     return tuple(Share(**row) for row in _rows(con, _here(scope) + _SHARES.format(column=column), scope))
 
 
-def _rows(con: duckdb.DuckDBPyConnection, sql: str, scope: Scope) -> Iterator[dict[str, Any]]:
+def _rows(con: duckdb.DuckDBPyConnection, sql: str, scope: WorkScope) -> Iterator[dict[str, Any]]:
     result = con.execute(sql, scope.parameters)
     names = [column[0] for column in result.description or ()]
     yield from (dict(zip(names, row, strict=True)) for row in result.fetchall())

@@ -12,8 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake, views_file
-from docstokg_assets.reporting.metrics import SLOS, Scope, Share, Slis, Verdict, compute_slis, judge, run_summary, shown
+from docstokg_assets.reporting.metrics import (
+    SLOS,
+    Share,
+    Slis,
+    Verdict,
+    compute_slis,
+    evaluate,
+    format_value,
+    run_summary,
+)
 from docstokg_assets.reporting.reasons import REASON_TEXT
 from docstokg_assets.reporting.rendering import (
     bar,
@@ -67,7 +77,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    scope: Scope
+    scope: WorkScope
     generated_at: datetime
     slis: Slis
     verdicts: Sequence[Verdict]
@@ -92,7 +102,7 @@ class Table:
 def build_report(
     lake: LakeFiles,
     data_root: Path,
-    scope: Scope,
+    scope: WorkScope,
     catalog: Catalog,
     now: datetime,
     artifact_root: Path | str | None = None,
@@ -114,7 +124,7 @@ def build_report(
         scope,
         now,
         slis,
-        judge(slis),
+        evaluate(slis),
         queue,
         sum(n.count for n in ended if n.reason in (Reason.OK, Reason.NOT_MODIFIED)),
         waiting,
@@ -141,7 +151,7 @@ def _to_retry(entries: Iterable[Entry]) -> Iterator[ParkedGroup]:
 
 
 def _files(
-    lake: LakeFiles, data_root: Path, artifact_root: Path | str, scope: Scope, catalog: Catalog
+    lake: LakeFiles, data_root: Path, artifact_root: Path | str, scope: WorkScope, catalog: Catalog
 ) -> list[tuple[str, str]]:
     elsewhere = [("Files", artifact_root)] if isinstance(artifact_root, str) else []
     places = [("Files", Path(artifact_root, kind)) for kind in ("PDF", "HTML", "XML", "cas") if not elsewhere]
@@ -166,7 +176,7 @@ def headline(report: Report) -> str:
         return _results(report)
     queue = report.queue
     later = f", {queue.parked + queue.retry:,} waiting" if queue.parked + queue.retry else ""
-    share = shown(report.with_full_text / queue.total, "share")
+    share = format_value(report.with_full_text / queue.total, "share")
     return f"{_results(report)}\nAll {queue.total:,} works: {report.with_full_text:,} with full text ({share}){later}."
 
 
@@ -180,7 +190,7 @@ def _results(report: Report) -> str:
         return f"No works finished yet; {queue.total:,} are in the queue."
     parts = [
         f"{plural(slis.finished, 'work')} finished",
-        f"{slis.saved:,} with full text ({shown(slis.yield_, 'share')})",
+        f"{slis.saved:,} with full text ({format_value(slis.yield_, 'share')})",
     ]
     parts += [f"{slis.html_only:,} as HTML only"] if slis.html_only else []
     parts += [f"{waiting:,} waiting"] if waiting else []
@@ -234,7 +244,7 @@ def _glance(slis: Slis) -> Iterator[tuple[str, str]]:
 def _objectives(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
     marks = {True: "✓", False: "✗", None: "–"}
     for slo, verdict in zip(SLOS, verdicts, strict=True):
-        goal = f"{slo.comparison} {shown(slo.target, slo.unit)}"
+        goal = f"{slo.comparison} {format_value(slo.target, slo.unit)}"
         why = verdict.sentence.partition(": ")[2] if verdict.ok is None else slo.why
         yield marks[verdict.ok], slo.title, goal, _or_dash(verdict.value, slo.unit), why
 
@@ -244,7 +254,7 @@ def _endings(slis: Slis) -> list[tuple[str, ...]]:
     for token, count in slis.reasons.items():
         ending, (meaning, remedy), share = ENDINGS[Reason(token)], REASON_TEXT[Reason(token)], count / slis.finished
         words = meaning if ending is Ending.SUCCESS else f"{meaning} → {remedy}"
-        rows.append((token, f"{count:,}", shown(share, "share"), bar(share), str(ending), words))
+        rows.append((token, f"{count:,}", format_value(share, "share"), bar(share), str(ending), words))
     return rows
 
 
@@ -271,12 +281,13 @@ def _share_table(title: str, column: str, shares: Sequence[Share]) -> Table:
 def _retries(slis: Slis) -> list[tuple[str, ...]]:
     total = sum(slis.retries.values())
     return [
-        (f"{n}", f"{count:,}", shown(count / total, "share"), bar(count / total)) for n, count in slis.retries.items()
+        (f"{n}", f"{count:,}", format_value(count / total, "share"), bar(count / total))
+        for n, count in slis.retries.items()
     ]
 
 
 def _or_dash(value: float | None, unit: str) -> str:
-    return "–" if value is None else shown(value, unit)
+    return "–" if value is None else format_value(value, unit)
 
 
 # -- formats -----------------------------------------------------------------------------------------------------------

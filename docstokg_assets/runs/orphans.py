@@ -1,8 +1,8 @@
-"""What lies in the store and is no work's file: orphans, which the catalog does not name, parts whose writers were killed, and
-what was put in quarantine.
+"""Files in the store that belong to no work: orphans, which the catalog does not name, part files whose writers were killed, and
+quarantined files.
 
-Of the first two it looks only at what has been left alone for a while, and at the store before the catalog, so that what a
-run is storing at this moment is not taken for an orphan. Showing and asking is the command line's.
+Orphans and part files count only when they have not changed for a while, and the store is listed before the catalog is read,
+so that a file that a run is storing at this moment is not taken for an orphan.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from docstokg_assets.runs.run import ARTIFACT_FOLDERS
-from resources.artifacts.store import QUARANTINE, ArtifactStore, Found
+from docstokg_assets.engine.download import FOLDERS
+from resources.artifacts.store import CAS, QUARANTINE, ArtifactStore, Found
 from resources.catalog.catalog import Catalog
 from resources.processes import process_is_gone
 from resources.records import AttemptRecord, Status
+
+ARTIFACT_FOLDERS = (*sorted(set(FOLDERS.values())), CAS)  # of both layouts: a store may have had another one before
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +25,30 @@ class Orphans:
     orphans: list[Found]
     stale_parts: list[Found]
     named: int  # files that the catalog names
-    young: int  # files that it does not name, but that are too young to be judged
+    young: int  # files that it does not name, but that changed too recently to count
 
 
 def find_orphans(catalog: Catalog, store: ArtifactStore, older_than_s: float) -> Orphans:
     before = time.time() - older_than_s
-    lying = [found for folder in ARTIFACT_FOLDERS for found in store.iter_files(folder)]
+    stored = [found for folder in ARTIFACT_FOLDERS for found in store.iter_files(folder)]
     named = set(catalog.named_files())
-    unnamed = [found for found in lying if found.path not in named]
+    unnamed = [found for found in stored if found.path not in named]
     return Orphans(
         [found for found in unnamed if found.changed_at < before],
-        [part for folder in ARTIFACT_FOLDERS for part in store.stale_parts(older_than_s, folder)],
+        stale_parts(store, older_than_s),
         len(named),
         sum(found.changed_at >= before for found in unnamed),
     )
 
 
+def stale_parts(store: ArtifactStore, older_than_s: float) -> list[Found]:
+    """Part files that nobody has written to for a while."""
+    return [part for folder in ARTIFACT_FOLDERS for part in store.stale_parts(older_than_s, folder)]
+
+
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A file that is not what it says, and what the catalog knows of it: nothing when its process was killed in between."""
+    """A rejected file, and what the catalog knows of it: nothing when its process was killed in between."""
 
     found: Found
     work_id: str | None = None
@@ -51,27 +58,26 @@ class Quarantined:
 
 
 def find_quarantined(catalog: Catalog, store: ArtifactStore, older_than_s: float = 0.0) -> list[Quarantined]:
-    """One for each work and URL that brought the file."""
+    """The quarantined files, one entry for each work and URL that brought the file."""
     before = time.time() - older_than_s
-    lying = [found for found in store.iter_files(QUARANTINE) if found.changed_at <= before]
-    known: dict[str, dict[tuple[str | None, str], AttemptRecord]] = {}
-    for attempt in catalog.attempts_with("quarantined", Status.CONTENT_POLICY_SKIP) if lying else ():
-        of_file = known.setdefault(attempt.extra["quarantined"], {})
-        of_file[attempt.work_id, attempt.url] = attempt
+    stored = [found for found in store.iter_files(QUARANTINE) if found.changed_at <= before]
+    attempts: dict[str, dict[tuple[str | None, str], AttemptRecord]] = {}
+    for attempt in catalog.attempts_with("quarantined", Status.CONTENT_POLICY_SKIP) if stored else ():
+        attempts.setdefault(attempt.extra["quarantined"], {})[attempt.work_id, attempt.url] = attempt
     return [
-        Quarantined(found, told.work_id, told.url, str(told.reason), told.extra.get("fault"))
-        if told
+        Quarantined(found, attempt.work_id, attempt.url, str(attempt.reason), attempt.extra.get("fault"))
+        if attempt
         else Quarantined(found)
-        for found in lying
-        for told in known.get(found.path, {None: None}).values()
+        for found in stored
+        for attempt in attempts.get(found.path, {None: None}).values()
     ]
 
 
 def processes_at_work(catalog: Catalog) -> list[str]:
-    """Who holds works at the moment, by machine and process; those of this machine that have ended are not meant."""
+    """Processes that hold works now, by machine and process id; without those of this machine that have ended."""
     return sorted(owner.rpartition(":")[0] for owner in catalog.lease_owners() if not process_is_gone(owner))
 
 
 def delete_orphans(store: ArtifactStore, found: Iterable[Found]) -> list[Found]:
-    """Those that were still there."""
+    """Delete files; returns those that were still there."""
     return [each for each in found if store.delete(each.path)]

@@ -1,7 +1,7 @@
-"""Which finished works are taken up again: those that somebody forces, whose files are damaged, or that may have changed.
+"""Reopen finished works: those that are forced, whose files are damaged, or whose files may have changed.
 
-Chooses among the catalog's outcomes, looks at the stored files, and puts works back into the queue with what is known of
-them. Fetching is the run's business: these works come due like all others.
+Selects among the catalog's outcomes, checks the stored files, and puts works back into the queue with what is known about
+them. They come due like all others, and a run fetches them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 from docstokg_assets.domain.identifiers import parse_identifier
 from docstokg_assets.domain.plans import Tier
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.search_state import KeptCopy
 from resources.artifacts.store import ArtifactStore, Unreadable
 from resources.catalog import Catalog, Entry
-from resources.catalog.queue import Years
 from resources.http.redact import carries_credentials
 from resources.records import ENDINGS, Classification, Ending, Kind, Reason
 
@@ -28,19 +28,8 @@ _FILES = frozenset({Kind.PDF, Kind.PDF_UNKNOWN, Kind.XML})
 _STATUSES = ("failed", *(str(classification) for classification in Classification))
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Whose works: those of a run, of a year (0: unknown), or all."""
-
-    run_id: str | None = None
-    year: Years | None = None
-
-    def entries(self, catalog: Catalog) -> Iterator[Entry]:
-        return catalog.entries(of_run=self.run_id, year=self.year)
-
-
 class FilterError(ValueError):
-    """A filter that cannot be meant; the message says which and what there is."""
+    """A filter with an unknown key or value; the message names it and the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +69,9 @@ class Selection:
         return all(values & facts[key] for key, values in self.wanted.items())
 
 
-def force(catalog: Catalog, extent: Extent, selection: Selection) -> int:
-    """Have the selected works searched for again from the start; how many."""
-    return catalog.reopen(end.work_id for end in extent.entries(catalog) if selection.holds(end))
+def force(catalog: Catalog, scope: WorkScope, selection: Selection) -> int:
+    """Reopen the selected works, to be searched for again from the start; returns how many."""
+    return catalog.reopen(end.work_id for end in _entries(catalog, scope) if selection.holds(end))
 
 
 @dataclass(slots=True)
@@ -99,17 +88,17 @@ class Verified:
 def verify(
     catalog: Catalog,
     store: ArtifactStore,
-    extent: Extent,
+    scope: WorkScope,
     workers: int,
     stop: threading.Event,
     on_checked: Callable[[int], None] = lambda checked: None,
 ) -> Verified:
-    """Hash every stored file again, several at a time. What differs, or cannot be read, is deleted, for a file under its final
-    name is whole, and its work is searched for again; the outcome of that says what it replaces."""
+    """Hash every stored file again, several at a time. Delete a file that differs or cannot be read, for a file under its final
+    name must be whole, and reopen its work; the new outcome says which file it replaces."""
     verified = Verified()
-    stored = (end for end in extent.entries(catalog) if _succeeded(end) and end.path and end.sha256)
+    stored = (end for end in _entries(catalog, scope) if _succeeded(end) and end.path and end.sha256)
 
-    def found_in_store(path: str) -> str | None:
+    def stored_hash(path: str) -> str | None:
         try:
             return store.sha256_of(path)[0]
         except FileNotFoundError:
@@ -117,13 +106,13 @@ def verify(
         except Unreadable:
             return "unreadable"
 
-    def looked_at(end: Entry) -> list[dict[str, str | None]]:
+    def checked_files(end: Entry) -> list[dict[str, str | None]]:
         files = _files_of(catalog, end)
-        return [{"path": path, "sha256": sha256, "found": found_in_store(path)} for path, sha256 in files.items()]
+        return [{"path": path, "sha256": sha256, "found": stored_hash(path)} for path, sha256 in files.items()]
 
     with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
         while not stop.is_set() and (page := list(itertools.islice(stored, _AT_ONCE))):
-            seen = {end.work_id: files for end, files in zip(page, pool.map(looked_at, page), strict=True)}
+            seen = {end.work_id: files for end, files in zip(page, pool.map(checked_files, page), strict=True)}
             differ = {i: bad for i, files in seen.items() if (bad := [f for f in files if f["found"] != f["sha256"]])}
             lost: list[tuple[str, Mapping[str, Any]]] = []
             for work_id in catalog.done_among(differ):  # others are being fetched at the moment
@@ -140,7 +129,7 @@ def verify(
 
 
 def _files_of(catalog: Catalog, end: Entry) -> dict[str, str]:
-    """Path and hash of all that is kept of a work: its file, and the pages besides."""
+    """Path and hash of all stored files of a work: its full text and its pages."""
     files = {str(end.path): str(end.sha256)}
     if set(end.html_paths) - files.keys():
         stored = {artifact.path: artifact.sha256 for artifact in catalog.artifacts_of(end.work_id)}
@@ -149,21 +138,21 @@ def _files_of(catalog: Catalog, end: Entry) -> dict[str, str]:
 
 
 def still_lost(catalog: Catalog, store: ArtifactStore, work_ids: Iterable[str]) -> list[str]:
-    """Of these works, those that have no file in the store by now."""
+    """Return those of the works that still have no file in the store."""
     ends = {end.work_id: end for end in catalog.entries_of(work_ids)}
     return [i for i, end in sorted(ends.items()) if end.path is None or not store.exists(end.path)]
 
 
-def revalidate(catalog: Catalog, extent: Extent) -> tuple[int, int]:
-    """Have the hosts of stored PDF and XML files asked whether these are still current: (asked, cannot be asked).
+def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
+    """Reopen works with a PDF or XML file for a conditional request to its host: (reopened, without a validator).
 
-    A host can be asked when it named a validator with the file, and when its address is known to the last letter.
+    Possible when the host sent an ETag or a date with the file, and the URL was recorded without credentials.
     """
     unknown = 0
 
     def copies() -> Iterator[tuple[str, Mapping[str, Any]]]:
         nonlocal unknown
-        for end in extent.entries(catalog):
+        for end in _entries(catalog, scope):
             if end.retry_at is not None or end.reason is not Reason.OK or end.kind not in _FILES:
                 continue
             copy = _kept_copy(catalog, end)
@@ -172,8 +161,8 @@ def revalidate(catalog: Catalog, extent: Extent) -> tuple[int, int]:
             else:
                 yield end.work_id, {"kept": asdict(copy)}
 
-    asked = catalog.reopen_with(copies(), only_done=True)  # a file that is being fetched again is not asked for
-    return asked, unknown
+    reopened = catalog.reopen_with(copies(), only_done=True)  # not those that are being fetched again
+    return reopened, unknown
 
 
 def _kept_copy(catalog: Catalog, end: Entry) -> KeptCopy | None:
@@ -196,9 +185,9 @@ def _kept_copy(catalog: Catalog, end: Entry) -> KeptCopy | None:
     )
 
 
-def failed_lines(catalog: Catalog, extent: Extent) -> Iterator[str]:
-    """The works without a full text as lines that a source of ids or URLs reads again, with the reason as a remark before."""
-    failed = (end for end in extent.entries(catalog) if not _succeeded(end))
+def failed_lines(catalog: Catalog, scope: WorkScope) -> Iterator[str]:
+    """The works without a full text as lines for a source of ids or URLs, each after a comment with its reason."""
+    failed = (end for end in _entries(catalog, scope) if not _succeeded(end))
     while page := list(itertools.islice(failed, _AT_ONCE)):
         records = dict(catalog.records_of(end.work_id for end in page))
         for end in page:
@@ -211,3 +200,7 @@ def failed_lines(catalog: Catalog, extent: Extent) -> Iterator[str]:
 
 def _succeeded(end: Entry) -> bool:
     return ENDINGS[end.reason] is Ending.SUCCESS
+
+
+def _entries(catalog: Catalog, scope: WorkScope) -> Iterator[Entry]:
+    return catalog.entries(of_run=scope.run_id, year=scope.year)

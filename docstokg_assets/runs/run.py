@@ -1,161 +1,58 @@
-"""Runs from the outside in: opens what a run needs from its configuration, brings works in, drains the queue, accounts for it.
+"""One run over a data root: its passes, its sinks and the files of its folder.
 
-`Services` are the opened resources; `DownloadRun` is one run over them, used by the Dagster assets and the command line alike;
-`ContentOrchestrator` is the whole job in one call for programs. Decides nothing about works, requests or files.
+`DownloadRun` is used by the Dagster assets and the command line alike. It connects the services, the resolvers and the
+dispatcher, and decides nothing about works, requests or files.
 """
 
 from __future__ import annotations
 
-import asyncio
-import datetime as dt
-import itertools
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ulid import ULID
 
-from docstokg_assets.config import ContentDownloadConfig, config_hash, require_contact
+from docstokg_assets.config import ContentDownloadConfig, config_hash
 from docstokg_assets.domain.pdf_match import PdfValidator, Verdict, validate_pdf
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.dispatcher import Dispatcher, PassResult, PassSettings
-from docstokg_assets.engine.download import FOLDERS, DownloadLimits
+from docstokg_assets.engine.download import DownloadLimits
 from docstokg_assets.engine.progress import Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
-from docstokg_assets.lake.views import export_new_rows
-from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.reporting.run_files import (
-    ATTEMPTS,
-    MANIFEST,
-    lines_are_missing,
-    rebuild_lines,
-    summary_of_run,
-    write_account,
-)
+from docstokg_assets.reporting import run_files
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
-from docstokg_assets.resolvers.registry import Resolver, ResolverContext, build_resolvers, key_of
-from docstokg_assets.sources import SetAside, delta
-from docstokg_assets.sources.ids import read_ids
-from docstokg_assets.sources.listing import (
-    BlockingDriver,
-    Collected,
-    Planned,
-    in_batches,
-    plan_works,
-    store_works,
-    works_of_filter,
-    works_of_ids,
-    works_of_snapshot,
-)
-from docstokg_assets.sources.local_filter import LocalFilter
-from docstokg_assets.sources.openalex_api import DateSlice, OpenAlexApi, date_slices
-from docstokg_assets.sources.snapshot import Snapshot
-from docstokg_assets.sources.urls import read_urls
+from docstokg_assets.resolvers.registry import ResolverContext, key_of
+from docstokg_assets.runs import planning
+from docstokg_assets.runs.orphans import delete_orphans, stale_parts
+from docstokg_assets.runs.services import Services, resolvers_of
+from docstokg_assets.sources.listing import ChangedSince, Collected, Source, list_works
 from resources.artifacts.quarantine import Quarantine
-from resources.artifacts.store import CAS, ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.errors import CatalogError
-from resources.catalog.queue import Years
 from resources.catalog.rows import Run
 from resources.clock import SystemClock, utc
-from resources.folders import FolderError, ReadFolder, read_lines
-from resources.http.attempts import AttemptLog
-from resources.http.cache import HttpCache
-from resources.http.client import HttpClient
 from resources.http.exchange import RequestPolicy
 from resources.otlp import OtlpLogs
 from resources.pdf import PdfInspector
-from resources.processes import new_owner, process_is_gone
-from resources.rate_limit.limiter import Limiter
-from resources.settings import SettingsError
+from resources.processes import process_is_gone
 
 log = logging.getLogger(__name__)
 
-STALE_S = 86_400.0  # a part file as old as this belongs to nobody any more
-ARTIFACT_FOLDERS = (*sorted(set(FOLDERS.values())), CAS)  # of both layouts: a store may have had another one before
-
-
-@dataclass(frozen=True)
-class Services:
-    """What a run works with, opened. Dagster injects these as resources; `open_services` opens them for everybody else."""
-
-    config: ContentDownloadConfig
-    catalog: Catalog
-    store: ArtifactStore
-    lake: LakeWriter
-    limiter: Limiter
-    client: HttpClient
-    owner: str
+STALE_S = 86_400.0  # a part file as old as this has no writer any more
 
 
 def was_cut_off(catalog: Catalog, run: Run) -> bool:
-    """Whether a run has no end, and nobody is at work who might still bring it to one."""
+    """Whether a run has no end, and no process is at work that might still bring it to one."""
     return run.finished_at is None and all(map(process_is_gone, catalog.lease_owners()))
 
 
-@contextmanager
-def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> Iterator[Services]:
-    """Everything a run needs, closed in reverse. Raises SettingsError, CatalogError or StoreError with their remedies.
-
-    `limits` is the limiter's file where that is not the data root's own.
-    """
-    require_contact(config)
-    owner = new_owner()
-    with ExitStack() as stack:
-        catalog = stack.enter_context(Catalog.open(config.catalog_location))
-        store, lake = config.artifacts.open(config.data_root), LakeWriter(config.lake_files())
-        counted_in = limits or config.data_root / "limits.sqlite3"
-        limiter = Limiter.open(config.rate_limit, counted_in, leases=catalog, owner=owner)
-        stack.callback(limiter.close)
-        cache = HttpCache.open(config.http, config.data_root)
-        chunk = config.download.chunk_size_bytes
-        client = HttpClient(config.http, config.robots, catalog, limiter, cache=cache, chunk_bytes=chunk)
-        stack.callback(client.close)
-        yield Services(config, catalog, store, lake, limiter, client, owner)
-
-
-def resolvers_of(config: ContentDownloadConfig) -> tuple[Resolver, ...]:
-    return build_resolvers(config.resolvers.order, config.resolvers.by_name())
-
-
-def request_policies(resolvers: tuple[Resolver, ...], config: ContentDownloadConfig) -> dict[str, RequestPolicy]:
-    """What the settings of each resolver change for its requests."""
-    return {
-        resolver.name: RequestPolicy(resolver.settings.retry, resolver.timeouts(config.http)) for resolver in resolvers
-    }
-
-
-def with_types(config: ContentDownloadConfig, works_filter: str) -> str:
-    """The filter with the configured types, unless it names types itself."""
-    types = config.openalex.types
-    if not types or re.search(r"(?:^|,)type:", works_filter):
-        return works_filter
-    return ",".join(filter(None, (works_filter, f"type:{'|'.join(types)}")))
-
-
-def open_snapshot(config: ContentDownloadConfig) -> Snapshot:
-    openalex = config.openalex
-    assert openalex.snapshot is not None  # the settings say so
-    return Snapshot(ReadFolder(openalex.snapshot, endpoint=openalex.snapshot_endpoint, signed=openalex.snapshot_signed))
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedSince:
-    """Only what was updated, or published, since a day. A snapshot knows only updates."""
-
-    way: delta.Way
-    since: dt.date
-
-
 class DownloadRun:
-    """One run over a data root: its folder, its manifest, its passes. A context manager; leaving it accounts for the run."""
+    """One run over a data root: its folder, its manifest, its passes. A context manager; leaving it writes the run's files."""
 
     def __init__(
         self,
@@ -168,7 +65,7 @@ class DownloadRun:
         dry_run: bool = False,
         account: bool = True,
     ) -> None:
-        """`account=False`: a later step under the same run id will write the account."""
+        """`account=False`: a later step under the same run id will write the files of the run folder."""
         self.services, self.kind, self.scope, self.dry_run = services, kind, scope or {}, dry_run
         self._accounts = account and not dry_run
         self.config = services.config
@@ -178,7 +75,6 @@ class DownloadRun:
         self.folder = self.config.data_root / self.run_id
         self.resolvers = resolvers_of(self.config)
         self._clock = SystemClock()
-        self._seq = itertools.count(1)
         self._pdfs = PdfInspector()
         self._taken_urls: dict[str, str] = {}  # outlives a pipeline that a reload replaces
         self._reload: Callable[[], ContentDownloadConfig] | None = None
@@ -187,9 +83,10 @@ class DownloadRun:
     def __enter__(self) -> DownloadRun:
         catalog = self.services.catalog
         before = catalog.run(self.run_id)
-        if before is not None and was_cut_off(catalog, before) and lines_are_missing(catalog, self.folder, self.run_id):
-            log.info("the end of the manifest of run %s is missing; it is made again from the catalog", self.run_id)
-            rebuild_lines(catalog, self.folder, before)
+        cut_off = before is not None and was_cut_off(catalog, before)
+        if before and cut_off and run_files.lines_are_missing(catalog, self.folder, self.run_id):
+            log.info("the end of the manifest of run %s is missing; it is rebuilt from the catalog", self.run_id)
+            run_files.rebuild_lines(catalog, self.folder, before)
         catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
         self._first_hash = self.config_hash if before is None else before.config_hash
         for owner in catalog.lease_owners():
@@ -197,13 +94,12 @@ class DownloadRun:
                 given_back = catalog.release_owner(owner)
                 catalog.free_groups(owner)
                 log.info("took back %d works from a process that has ended (%s)", given_back, owner)
-        for folder in ARTIFACT_FOLDERS:
-            for part in self.services.store.stale_parts(STALE_S, folder):
-                self.services.store.delete(part.path)
+        delete_orphans(self.services.store, stale_parts(self.services.store, STALE_S))
         self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
         self._recorder = Recorder(catalog, self._sinks)
         self._note_configuration()
         self._recorder.__enter__()
+        self.driver = self.services.driver(self._recorder.record, self.run_id, self.stop)
         return self
 
     def __exit__(
@@ -217,116 +113,56 @@ class DownloadRun:
         finally:
             self._sinks.close()
 
-    # -- the steps ----------------------------------------------------------------------------------------------------
+    @property
+    def own_works(self) -> WorkScope:
+        """The works that were queued as this run's own."""
+        return WorkScope(run_id=self.run_id)
 
-    def driver(self) -> BlockingDriver:
-        attempts = AttemptLog(
-            self._recorder.record,
-            self._clock,
-            self.run_id,
-            f"{self.services.owner}:source",
-            lambda: next(self._seq),
-        )
-        return BlockingDriver(self.services.client, attempts, self.stop)
-
-    def openalex(self) -> OpenAlexApi:
-        key = self.config.openalex.api_key
-        return OpenAlexApi(key.get_secret_value() if key is not None else None, self.config.openalex.per_page)
-
-    def collect(self, works_filter: str, year: int | None, collected: Collected) -> Iterator[Work]:
-        """The works of a filter, of one year or of all, as they come; `collected` counts them."""
-        return self._collect(works_filter, (None,) if year is None else date_slices(year), collected)
-
-    def _collect(self, works_filter: str, slices: Iterable[DateSlice | None], collected: Collected) -> Iterator[Work]:
-        limit = self.config.openalex.max_works
-        works_filter = with_types(self.config, works_filter)
-        return works_of_filter(self.driver(), self.openalex(), works_filter, slices, limit, collected)
-
-    def works_of_year(
-        self, year: int, collected: Collected, changed: ChangedSince | None = None, *, with_unknown: bool = False
+    def list_works(
+        self,
+        source: Source,
+        collected: Collected,
+        *,
+        year: int | None = None,
+        changed: ChangedSince | None = None,
+        with_unknown: bool = False,
     ) -> Iterator[Work]:
-        """The works of a year from the configured source, or only what is `changed`, after `collected.through`.
-
-        `with_unknown`: also works of which no year is known, where the source has such.
-        """
+        """List the works of a source under this run's settings; see `sources.listing.list_works`."""
         openalex = self.config.openalex
-        match openalex.source:
-            case "api":
-                yield from self._listed(year, collected, changed)
-            case "snapshot":
-                since = changed.since - dt.timedelta(days=1) if changed else collected.through
-                keep, limit = LocalFilter(with_types(self.config, openalex.filter)), openalex.max_works
-                yield from works_of_snapshot(open_snapshot(self.config), year, since, keep, limit, collected)
-            case "ids" | "urls":
-                for work in self._of_file(collected):
-                    if work.year == year or (with_unknown and work.year is None):
-                        yield work
-                    elif with_unknown and work.year is not None and work.year < openalex.first_year:
-                        reason = f"its year {work.year} has no partition; lower openalex.first_year"
-                        collected.set_aside.append(SetAside(work.work_id, reason))
+        return list_works(
+            source, openalex, self.driver, collected, year=year, changed=changed, with_unknown=with_unknown
+        )
 
-    def _listed(self, year: int, collected: Collected, changed: ChangedSince | None) -> Iterator[Work]:
-        works_filter = self.config.openalex.filter
-        after = collected.through + dt.timedelta(days=1) if collected.through else None
-        if changed is not None and changed.way == "updated":
-            works_filter = f"{works_filter},from_updated_date:{changed.since}"
-            slices: tuple[DateSlice, ...] = (DateSlice(dt.date(year, 1, 1), dt.date(year, 12, 31)),)
-        else:
-            slices = date_slices(year, since=changed.since if changed else after)
-        yield from self._collect(works_filter, slices, collected)
+    def collect(self, works_filter: str, collected: Collected | None = None) -> Iterator[Work]:
+        """List the works of a filter, and raise the error that ends the list early. `collected` counts them."""
+        collected = Collected() if collected is None else collected
+        yield from self.list_works(Source("query", works_filter), collected)
+        if collected.error is not None:
+            raise collected.error
 
-    def _of_file(self, collected: Collected) -> Iterator[Work]:
-        openalex = self.config.openalex
-        file = openalex.ids_file if openalex.source == "ids" else openalex.urls_file
-        assert file is not None  # the settings say so
-        try:
-            lines = read_lines(file)
-        except OSError as error:
-            raise FolderError(
-                f"{file} cannot be read: {error.strerror}. Correct openalex.{openalex.source}_file."
-            ) from None
-        if openalex.source == "urls":
-            works, aside = read_urls(lines)
-            collected.set_aside += aside
-            yield from works
-        else:
-            identifiers, aside = read_ids(lines)
-            collected.set_aside += aside
-            yield from works_of_ids(self.driver(), self.openalex(), identifiers, collected)
-
-    def store(self, works: Iterable[Work]) -> int:
-        return store_works(self.services.lake, works, utc(self._clock.wall()))
-
-    def store_and_enqueue(self, works: Iterable[Work]) -> Planned:
-        """Keep, plan and queue works as this run's own, batch by batch, so that what has come is never lost."""
+    def store_and_enqueue(self, works: Iterable[Work]) -> planning.Planned:
+        """Store, plan and queue works as this run's own, batch by batch, so that what has come is never lost."""
         lake, now = (None if self.dry_run else self.services.lake), utc(self._clock.wall())
-        planned = Planned()
-        for batch in in_batches(works):
-            if lake is not None:
-                store_works(lake, batch, now)
-            planned += plan_works(
-                batch, self.resolvers, self.config.rate_limit, self.services.catalog, lake, now, self.run_id
-            )
-        return planned
+        limits, catalog = self.config.rate_limit, self.services.catalog
+        return planning.store_and_enqueue(works, self.resolvers, limits, catalog, lake, now, self.run_id)
 
     def drain(
         self,
+        scope: WorkScope | None = None,
         *,
-        year: Years | None = None,
-        of_run: bool = False,
         deadline_s: float | None = None,
         max_works: int | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> PassResult:
-        """One pass over the due works of a year, of several, or of this run. Succeeds with what is finished or parked."""
-        download = self.config.download
+        """Make one pass over the due works of a scope, or of all. Succeeds with what is finished or parked."""
+        scope, download = scope or WorkScope(), self.config.download
         settings = PassSettings(
             workers=self.config.workers,
             run_id=self.run_id,
             config_hash=self.config_hash,
             owner=self.services.owner,
-            year=year,
-            of_run=self.run_id if of_run else None,
+            year=scope.year,
+            of_run=scope.run_id,
             deadline_s=deadline_s or download.deadline_s,
             max_works=max_works,
             lease_s=download.lease_s,
@@ -334,7 +170,7 @@ class DownloadRun:
         )
 
         def progress(now: Progress) -> None:
-            self._reload_if_asked()
+            self._reload_if_requested()
             on_progress(now)
 
         self._limit_resolvers()
@@ -345,17 +181,15 @@ class DownloadRun:
             self._recorder,
             settings,
             clock=self._clock,
-            policies=request_policies(self.resolvers, self.config),
+            policies=self._request_policies(),
             stop=self.stop,
             on_progress=progress,
         )
         return self._dispatcher.run()
 
     def reload_with(self, load: Callable[[], ContentDownloadConfig]) -> None:
-        """Have the configuration loaded again at the next opportunity (SIGHUP). What cannot be loaded changes nothing."""
+        """Reload the configuration at the next progress report (SIGHUP). If loading fails, nothing changes."""
         self._reload = load
-
-    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _pipeline(self) -> ResolverPipeline:
         download = self.config.download
@@ -366,7 +200,7 @@ class DownloadRun:
             global_url_dedupe=download.global_url_dedupe,
             guess_files=download.guess_files,
             dry_run=self.dry_run,
-            validator=self._validator(reject=download.on_suspect == "reject") if download.check_pdf else None,
+            validator=self._pdf_validator(reject=download.on_suspect == "reject") if download.check_pdf else None,
             recorded=self._has_recorded,
             quarantine=Quarantine(self.services.store, download.quarantine_bytes),
             max_concurrent_resolvers=download.max_concurrent_resolvers,
@@ -376,23 +210,28 @@ class DownloadRun:
         )
         return ResolverPipeline(self.resolvers, self.services.store, settings, self._taken_urls)
 
+    def _request_policies(self) -> dict[str, RequestPolicy]:
+        """What the settings of each resolver change for its requests."""
+        http = self.config.http
+        return {each.name: RequestPolicy(each.settings.retry, each.timeouts(http)) for each in self.resolvers}
+
     def _has_recorded(self, work_id: str, sha256: str) -> bool:
         return any(file.sha256 == sha256 for file in self.services.catalog.artifacts_of(work_id))
 
-    def _validator(self, *, reject: bool) -> PdfValidator:
-        """How this run judges a file; without `reject` the evidence is kept as flags, and the file as well."""
+    def _pdf_validator(self, *, reject: bool) -> PdfValidator:
+        """Check whether a PDF is the work; without `reject` the file is kept, with the evidence as flags."""
 
-        def judge(work: Work, url: str, path: Path) -> Verdict:
+        def validate(work: Work, url: str, path: Path) -> Verdict:
             verdict = validate_pdf(work, url, self._pdfs.inspect(path))
             return verdict if reject else Verdict(verdict.flags, verdict.evidence)
 
-        return judge
+        return validate
 
     def _limit_resolvers(self) -> None:
         rates = {resolver.name: resolver.own_rate for resolver in self.resolvers}
         self.services.limiter.limit_resolvers({name: rate for name, rate in rates.items() if rate is not None})
 
-    def _reload_if_asked(self) -> None:
+    def _reload_if_requested(self) -> None:
         load, self._reload = self._reload, None
         if load is None or self._dispatcher is None:
             return
@@ -407,13 +246,11 @@ class DownloadRun:
         self.services.limiter.replace_settings(config.rate_limit)
         self.services.client.replace_settings(config.http, config.robots)
         self._limit_resolvers()
-        self._dispatcher.replace_rules(
-            self._pipeline(), request_policies(self.resolvers, config), config_hash=self.config_hash
-        )
-        log.info("configuration reloaded; works that are under way keep the plan they began with")
+        self._dispatcher.replace_rules(self._pipeline(), self._request_policies(), config_hash=self.config_hash)
+        log.info("configuration reloaded; works in progress keep the plan they began with")
 
     def _note_configuration(self) -> None:
-        """The run's rows name the configuration that it began with; what is done under another one says so itself."""
+        """Rows of the run name the configuration that it began with; records made under another one carry its hash."""
         self._recorder.config_hash = self.config_hash if self.config_hash != self._first_hash else None
 
     def _open_sinks(self) -> list[AttemptSink]:
@@ -422,62 +259,27 @@ class DownloadRun:
             try:
                 made.append(self._open_sink(name))
             except OSError:
-                log.warning("The sink %s cannot be opened; the run goes on without it.", name, exc_info=True)
+                log.warning("The sink %s cannot be opened; the run continues without it.", name, exc_info=True)
         return made
 
     def _open_sink(self, name: str) -> AttemptSink:
         telemetry = self.config.telemetry
         if name == "jsonl":
-            return JsonlSink(telemetry.manifest_path or self.folder / MANIFEST, config_hash=self._first_hash)
+            return JsonlSink(telemetry.manifest_path or self.folder / run_files.MANIFEST, config_hash=self._first_hash)
         if name == "otlp" and telemetry.otlp_endpoint is not None:
             logs = OtlpLogs(telemetry.otlp_endpoint, telemetry.otlp_timeout_s)
             return OtlpSink(logs, config_hash=self._first_hash)
-        return CsvSink(telemetry.csv_path or self.folder / ATTEMPTS) if name == "csv" else ConsoleSink()
+        return CsvSink(telemetry.csv_path or self.folder / run_files.ATTEMPTS) if name == "csv" else ConsoleSink()
 
     def _account(self) -> None:
-        """The files of the run folder, from the catalog; each can be made again from it."""
+        """Write the files of the run folder from the catalog; each can be rebuilt from it."""
         catalog = self.services.catalog
         self._sinks.flush()
-        summary = summary_of_run(catalog, self.run_id, self._sinks.dropped)
+        summary = run_files.summary_of_run(catalog, self.run_id, self._sinks.dropped)
         self._sinks.log_summary(summary)
         catalog.finish_run(self.run_id, summary)
         try:
-            write_account(catalog, self.folder, self.run_id, summary, self.config.telemetry.last_csv_rows)
+            run_files.write_account(catalog, self.folder, self.run_id, summary, self.config.telemetry.last_csv_rows)
         except (OSError, CatalogError):
-            log.warning(
-                "Not all files of %s could be written; `content telemetry rebuild` makes them.",
-                self.folder,
-                exc_info=True,
-            )
-
-
-def export_lake(services: Services) -> tuple[int, int]:
-    """Everything past the last export becomes Parquet: (attempts, outcomes)."""
-    exported = export_new_rows(services.catalog, services.lake.files)
-    return exported.attempts, exported.outcomes
-
-
-class ContentOrchestrator:
-    """The whole job for programs: the works of the configured filter, planned, downloaded, accounted for."""
-
-    def __init__(self, config: ContentDownloadConfig) -> None:
-        self.config = config
-
-    def run_sync(self, *, stop: threading.Event | None = None) -> PassResult:
-        with open_services(self.config) as services:
-            with DownloadRun(services, stop=stop, kind="program") as run:
-                run.store_and_enqueue(run.collect(self._filter(), None, Collected()))
-                result = run.drain(of_run=True)
-            export_lake(services)
-        return result
-
-    def _filter(self) -> str:
-        openalex = self.config.openalex
-        if openalex.source != "api" or not openalex.filter:
-            raise SettingsError(
-                ["openalex.filter is not set, or openalex.source is not `api`; say which works, e.g. topics.id:T10102"]
-            )
-        return openalex.filter
-
-    async def run(self) -> PassResult:
-        return await asyncio.to_thread(self.run_sync)
+            remedy = "`content telemetry rebuild` writes them"
+            log.warning("Not all files of %s could be written; %s.", self.folder, remedy, exc_info=True)

@@ -1,7 +1,7 @@
-"""What is new since a day: which years have works to look at, and in which way that was found out. Asks at most twice.
+"""Which years have works that are new since a day, and how that was found out. Sends at most two requests.
 
-OpenAlex tells what was *updated* only under some plans; otherwise the works *published* lately are looked at, which finds new
-works but no changes of old ones. When to ask, and what follows, is the sensor's business.
+OpenAlex lists *updated* works only under some plans; otherwise the works *published* lately are counted, which finds new works
+but no changes of old ones. The sensor `nightly_delta` decides when to ask, and requests the runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Delta:
     way: Way
     since: dt.date  # by `way`
     works: Mapping[int, int]  # by publication year
-    said: str  # which way was used, and what the other would need
+    message: str  # which way was used, and what the other would need
 
 
 def find_delta(

@@ -1,77 +1,194 @@
-"""Bringing works in: drives the OpenAlex generators with the polite client, writes Parquet, plans, and fills the queue.
+"""List works from the OpenAlex API, its snapshot, a file of identifiers or a file of URLs, for the CLI and for Dagster.
 
-The steps of `openalex_works` and `resolver_plans` as plain functions, so that Dagster and the command line do the same.
-Which records a page holds, and what a plan is, is decided in `openalex/` and `plans.py`.
+A listing counts what came, knows how far it got so that it can be continued, collects the records that cannot become works,
+and keeps what came before its source failed. Pages, parts and lines are read by the modules beside this one.
 """
 
 from __future__ import annotations
 
-import threading
+import datetime as dt
+import hashlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from functools import cache
 from itertools import islice
-from typing import TypeVar
+from typing import Literal
 
 from docstokg_assets.domain.identifiers import Identifier
-from docstokg_assets.domain.plans import DELETED_PLAN, Plan, Target, make_plan, plan_columns
 from docstokg_assets.domain.works import Work
-from docstokg_assets.lake.writer import LakeWriter, work_columns
-from docstokg_assets.resolvers.registry import Resolver
-from docstokg_assets.sources import SetAside, SourceError
-from docstokg_assets.sources.openalex_api import FIRST_CURSOR, LARGE_SLICE, DateSlice, OpenAlexApi, id_batches
+from docstokg_assets.sources import RequestRefused, SetAside, SourceError
+from docstokg_assets.sources.delta import Way
+from docstokg_assets.sources.driver import BlockingDriver
+from docstokg_assets.sources.ids import read_ids
+from docstokg_assets.sources.local_filter import LocalFilter
+from docstokg_assets.sources.openalex_api import (
+    FIRST_CURSOR,
+    LARGE_SLICE,
+    DateSlice,
+    OpenAlexApi,
+    date_slices,
+    id_batches,
+)
+from docstokg_assets.sources.settings import OpenAlexSettings
 from docstokg_assets.sources.snapshot import Keep, Snapshot, folders
+from docstokg_assets.sources.urls import read_urls
+from resources.catalog import rows as catalog_rows
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import Enqueued, NewItem
-from resources.http.attempts import AttemptLog
-from resources.http.client import HttpClient
-from resources.http.errors import Interrupted
-from resources.http.messages import Request, Response, Role
-from resources.rate_limit.policies import resolve_policy
-from resources.rate_limit.settings import RateLimitSettings
+from resources.folders import FolderError, ReadFolder, read_lines
+from resources.http.errors import HttpError
+from resources.settings import SettingsError
 
-T = TypeVar("T")
-_BATCH = 2_000  # of what is asked for: so many works are asked for again when all breaks down
-_LARGE_BATCH = 10_000  # of what is here already: fewer and larger parts of the lake
+_BATCH = 2_000  # works from a provider: at most these are requested again after a crash
+_LARGE_BATCH = 10_000  # works from the local disk: fewer and larger parts of the lake
+_DAY = dt.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where works are listed from. `value` is the filter of a query, else the place of the snapshot or the file."""
+
+    kind: Literal["query", "snapshot", "ids", "urls"]
+    value: str
+    identifiers: Sequence[Identifier] = ()
+    works: Sequence[Work] = ()
+    set_aside: Sequence[SetAside] = ()
+
+    @classmethod
+    def from_lines(cls, kind: Literal["ids", "urls"], name: str, lines: Iterable[str]) -> Source:
+        if kind == "urls":
+            works, aside = read_urls(lines)
+            return cls(kind, name, works=works, set_aside=aside)
+        identifiers, aside = read_ids(lines)
+        return cls(kind, name, identifiers=identifiers, set_aside=aside)
+
+    @classmethod
+    def configured(cls, settings: OpenAlexSettings) -> Source:
+        """The source that the configuration names. Raises SettingsError or FolderError with the remedy."""
+        if settings.source == "api":
+            if settings.filter:
+                return cls("query", settings.filter)
+            remedy = "say which works, e.g. DTKG_OPENALEX__FILTER='topics.id:T10102', or name a configuration file in DTKG_CONFIG"
+            raise SettingsError([f"openalex.filter is not set; {remedy}"])
+        if settings.source == "snapshot":
+            return cls("snapshot", str(settings.snapshot))
+        file = settings.ids_file if settings.source == "ids" else settings.urls_file
+        assert file is not None  # validated by the settings
+        try:
+            return cls.from_lines(settings.source, str(file), read_lines(file))
+        except OSError as error:
+            raise FolderError(
+                f"{file} cannot be read: {error.strerror}. Correct openalex.{settings.source}_file."
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedSince:
+    """Only works that were updated, or published, since a day. A snapshot knows only updates."""
+
+    way: Way
+    since: dt.date
 
 
 @dataclass(slots=True)
 class Collected:
-    """What a source brought. `announced` is what the source said there would be.
+    """What a listing brought so far. `announced` is the number of works that the source said there would be.
 
-    Where it was not taken in to its end, a collection can go on: a list with the page `cursor`, what comes by days (of
-    publication in a year's list, of update in a snapshot) after the day `through`, up to which all works were handed on.
+    A listing that broke off can be continued: a query from the page `cursor`, a listing by days (of publication in a
+    year's list, of update in a snapshot) after the day `through`, up to which all works were handed on. `error` is the
+    failure that ended it early.
     """
 
     works: int = 0
     announced: int = 0
     pages: int = 0
     cursor: str | None = None
-    through: date | None = None
+    through: dt.date | None = None
     set_aside: list[SetAside] = field(default_factory=list)
+    error: SourceError | HttpError | None = None
 
 
-class BlockingDriver:
-    """Drives a generator of Requests in the calling thread."""
+def list_works(
+    source: Source,
+    settings: OpenAlexSettings,
+    driver: BlockingDriver,
+    collected: Collected,
+    *,
+    year: int | None = None,
+    changed: ChangedSince | None = None,
+    with_unknown: bool = False,
+) -> Iterator[Work]:
+    """Yield the works of a source, of one year or of all, continuing where `collected` says.
 
-    def __init__(self, client: HttpClient, log: AttemptLog, stop: threading.Event) -> None:
-        self._client, self._log, self._stop = client, log, stop
+    A failure of the source ends the listing and is kept in `collected.error`: store what came, then report it.
+    `with_unknown`: also yield works of which no year is known, where the source has such.
+    """
+    collected.set_aside += source.set_aside
+    works: Iterator[Work]
+    try:
+        match source.kind:
+            case "query":
+                works = _works_of_query(source.value, settings, driver, collected, year, changed)
+            case "snapshot":
+                since = changed.since - _DAY if changed else collected.through
+                keep = LocalFilter(settings.with_types(settings.filter))
+                works = works_of_snapshot(open_snapshot(settings), year, since, keep, settings.max_works, collected)
+            case "ids":
+                works = works_of_ids(driver, openalex_api(settings), source.identifiers, collected)
+            case "urls":
+                collected.works = len(source.works)
+                works = iter(source.works)
+        if year is not None and source.kind in ("ids", "urls"):
+            works = _works_of_year(works, year, settings.first_year, collected, with_unknown=with_unknown)
+        yield from works
+    except (SourceError, HttpError) as error:
+        collected.error = error
 
-    def ask(self, conversation: Generator[Request, Response, T]) -> T:
-        """Raises Interrupted when the run is to end before the answer is there."""
-        try:
-            request = next(conversation)
-            while True:
-                if self._stop.is_set():
-                    raise Interrupted("the run is being ended", url=request.url)
-                request = conversation.send(
-                    self._client.request_with_retries(request, self._log, stopped=self._stop.is_set)
-                )
-        except StopIteration as done:
-            result: T = done.value
-            return result
+
+def openalex_api(settings: OpenAlexSettings) -> OpenAlexApi:
+    key = settings.api_key
+    return OpenAlexApi(key.get_secret_value() if key is not None else None, settings.per_page)
+
+
+def open_snapshot(settings: OpenAlexSettings) -> Snapshot:
+    assert settings.snapshot is not None  # validated by the settings
+    return Snapshot(ReadFolder(settings.snapshot, endpoint=settings.snapshot_endpoint, signed=settings.snapshot_signed))
+
+
+def _works_of_query(
+    works_filter: str,
+    settings: OpenAlexSettings,
+    driver: BlockingDriver,
+    collected: Collected,
+    year: int | None,
+    changed: ChangedSince | None,
+) -> Iterator[Work]:
+    slices: Sequence[DateSlice | None] = (None,)
+    if year is not None and changed is not None and changed.way == "updated":
+        works_filter = f"{works_filter},from_updated_date:{changed.since}"
+        slices = (DateSlice(dt.date(year, 1, 1), dt.date(year, 12, 31)),)
+    elif year is not None:
+        after = collected.through + _DAY if collected.through else None
+        slices = date_slices(year, since=changed.since if changed else after)
+    api, works_filter = openalex_api(settings), settings.with_types(works_filter)
+    continued = collected.cursor is not None
+    try:
+        yield from works_of_filter(driver, api, works_filter, slices, settings.max_works, collected)
+    except RequestRefused:
+        if not continued:
+            raise
+        collected.cursor = None  # it has expired: list from the start
+        yield from works_of_filter(driver, api, works_filter, slices, settings.max_works, collected)
+
+
+def _works_of_year(
+    works: Iterable[Work], year: int, first_year: int, collected: Collected, *, with_unknown: bool
+) -> Iterator[Work]:
+    for work in works:
+        if work.year == year or (with_unknown and work.year is None):
+            yield work
+        elif with_unknown and work.year is not None and work.year < first_year:
+            reason = f"its year {work.year} has no partition; lower openalex.first_year"
+            collected.set_aside.append(SetAside(work.work_id, reason))
 
 
 def works_of_filter(
@@ -82,7 +199,7 @@ def works_of_filter(
     max_works: int | None,
     collected: Collected,
 ) -> Iterator[Work]:
-    """All works of a filter, slice by slice, because cursors are short-lived; a large slice is cut into smaller ones."""
+    """Yield all works of a filter, slice by slice, because cursors are short-lived; split a large slice into smaller ones."""
     remaining = deque(slices)
     while remaining:
         dates = remaining.popleft()
@@ -113,13 +230,13 @@ def works_of_filter(
 
 def works_of_snapshot(
     snapshot: Snapshot,
-    year: int,
-    since: date | None,
+    year: int | None,
+    since: dt.date | None,
     keep: Keep,
     max_works: int | None,
     collected: Collected,
 ) -> Iterator[Work]:
-    """The works of a year that a snapshot's folders after `since` hold. Raises SourceError at the end when files broke off."""
+    """Yield the works of a year from a snapshot's folders after `since`. Raises SourceError at the end if a file broke off."""
     broken: SourceError | None = None
     parts = snapshot.parts(since)
     collected.announced = sum(part.records for part in parts)
@@ -143,7 +260,7 @@ def works_of_snapshot(
 def works_of_ids(
     driver: BlockingDriver, api: OpenAlexApi, identifiers: Iterable[Identifier], collected: Collected
 ) -> Iterator[Work]:
-    """The works behind identifiers; those that OpenAlex does not know are made from the identifier alone."""
+    """Yield the works behind identifiers; those that OpenAlex does not know are made from the identifier alone."""
     seen: set[str] = set()
     for batch in id_batches(identifiers):
         collected.pages += 1
@@ -154,96 +271,56 @@ def works_of_ids(
                 yield work
 
 
-def store_works(lake: LakeWriter, works: Iterable[Work], fetched_at: datetime) -> int:
-    """Append works as Parquet; how many."""
-    count = 0
-
-    def counted() -> Iterator[Work]:
-        nonlocal count
-        for work in works:
-            count += 1
-            yield work
-
-    lake.append_columns("works", work_columns(counted(), fetched_at))
-    return count
-
-
-@dataclass(slots=True)
-class Planned:
-    works: int = 0
-    steps: int = 0
-    deferred: int = 0
-    without_candidate: int = 0
-    new: int = 0
-    reopened: int = 0
-    unchanged: int = 0
-
-    def __iadd__(self, other: Planned) -> Planned:
-        for name in ("works", "steps", "deferred", "without_candidate", "new", "reopened", "unchanged"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        return self
-
-
-def plan_works(
-    works: Iterable[Work],
-    resolvers: Iterable[Resolver],
-    limits: RateLimitSettings,
-    catalog: Catalog,
-    lake: LakeWriter | None,
-    planned_at: datetime,
-    run_id: str | None = None,
-) -> Planned:
-    """Make a plan for each work, keep those that are not as before as Parquet, and put the works into the queue, with `run_id` as
-    that run's. A work that was deleted where it was listed stays so, whoever lists it now."""
-    known = tuple(resolvers)
-    planned = Planned()
-    group_of = cache(lambda host, role: resolve_policy(limits, host, str(role)).group)
-    for batch in in_batches(works, local=True):
-        before = catalog.plan_hashes(work.work_id for work in batch)
-        gone = {work_id for work_id, plan_hash in before.items() if plan_hash == DELETED_PLAN}
-        plans = [(w, Plan(w.work_id, (), DELETED_PLAN) if w.work_id in gone else make_plan(w, known)) for w in batch]
-        if lake is not None:
-            new = [(work, plan) for work, plan in plans if before.get(work.work_id) != plan.hash]
-            if new:
-                lake.append_columns("plans", [plan_columns(new, planned_at)])
-        items = [
-            NewItem(
-                work_id=work.work_id,
-                year=work.year,
-                priority=work.year or 0,  # recent years first
-                record=work.to_json(),
-                plan_hash=plan.hash,
-                next_group=_first_group(group_of, plan),
-            )
-            for work, plan in plans
-        ]
-        _add(planned, catalog.enqueue(items, run_id))
-        planned.works += len(batch)
-        planned.steps += sum(len(plan.steps) for _, plan in plans)
-        planned.deferred += sum(step.deferred for _, plan in plans for step in plan.steps)
-        planned.without_candidate += sum(1 for _, plan in plans if all(step.deferred for step in plan.steps))
-    return planned
-
-
-def _first_group(group_of: Callable[[str, Role], str], plan: Plan) -> str | None:
-    """The limit group that the plan asks first, so that claims can pass over works whose turn is far away."""
-    if not plan.steps:
-        return None
-    first = plan.steps[0]
-    if first.candidate is None:
-        return group_of(first.asks_host or "", Role.METADATA)
-    role = Role.LANDING if first.candidate.target is Target.LANDING else Role.ARTIFACT
-    return group_of(first.candidate.host, role)
-
-
-def _add(planned: Planned, enqueued: Enqueued) -> None:
-    planned.new += enqueued.new
-    planned.reopened += enqueued.reopened
-    planned.unchanged += enqueued.unchanged
-
-
 def in_batches(works: Iterable[Work], *, local: bool = False) -> Iterator[list[Work]]:
-    """Larger ones where the works are `local`: on our disk, not at a provider."""
+    """Split works into batches, larger ones where the works are `local`: on our disk, not at a provider."""
     remaining = iter(works)
     while batch := list(islice(remaining, _LARGE_BATCH if local else _BATCH)):
         yield batch
+
+
+# -- position and set-aside records in the catalog ---------------------------------------------------------------------
+
+
+class YearPosition:
+    """The day up to which a year was listed, kept in the catalog under a name that changes with the source."""
+
+    def __init__(
+        self, catalog: Catalog, settings: OpenAlexSettings, year: int, changed: ChangedSince | None = None
+    ) -> None:
+        selected = f"{settings.description} {settings.with_types(settings.filter)}"
+        self._catalog = catalog
+        self._name = f"works.{year}.{hashlib.sha256(selected.encode()).hexdigest()[:12]}"
+        # A year of which only a part is wanted is listed from its beginning every time.
+        self._kept = settings.max_works is None and changed is None
+        self._permanent = settings.source == "snapshot"  # a folder that was read never changes
+        days = catalog.export_position(self._name) if self._kept else 0
+        self.through = dt.date.fromordinal(days) if days else None
+
+    def save(self, collected: Collected) -> None:
+        if self._kept and collected.through:
+            self._catalog.set_export_position(self._name, collected.through.toordinal())
+
+    def finish(self, collected: Collected) -> None:
+        """Save the position; reset it after a complete list, which may have grown by the next time."""
+        self.save(collected)
+        if self._kept and collected.error is None and not self._permanent:
+            self._catalog.set_export_position(self._name, 0)
+
+
+def continue_query(catalog: Catalog, scope: Mapping[str, str]) -> tuple[str | None, Collected]:
+    """The run to continue and where its list broke off, if the last listing of the same scope did; else a new run."""
+    last = next((run for run in catalog.runs() if run.scope == scope), None)
+    cursor = (last.progress or {}).get("cursor") if last is not None else None
+    if last is None or last.finished_at is None or not isinstance(cursor, str):
+        return None, Collected()
+    return last.run_id, Collected(works=catalog.queue_counts(run_id=last.run_id).total, cursor=cursor)
+
+
+def record_set_aside(catalog: Catalog, run_id: str, source: str, collected: Collected) -> list[catalog_rows.SetAside]:
+    """Write the records that cannot become works to the catalog; returns the rows."""
+    rows = [
+        catalog_rows.SetAside(run_id, source, f"{aside.where}: {aside.text}".rstrip(": "), aside.reason)
+        for aside in collected.set_aside
+    ]
+    catalog.add_set_aside(rows)
+    return rows

@@ -27,8 +27,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Path]]:
     """A web of a few kinds of works, and a data root that one run has filled; one host asked for a pause of an hour."""
     from docstokg_assets.config import load_config
-    from docstokg_assets.runs.run import DownloadRun, open_services
-    from docstokg_assets.sources.listing import Collected
+    from docstokg_assets.runs.run import DownloadRun
+    from docstokg_assets.runs.services import open_services
 
     folder = tmp_path_factory.mktemp("why")
     with Sandbox.start(folder / "box", works_per_year=60, years=(2024, 2024), mix=_mix(), enforce_limits=False) as box:
@@ -47,8 +47,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Pa
         config = folder / "content.yaml"
         config.write_text(yaml.safe_dump(sections))
         with open_services(load_config(config, {}).value) as services, DownloadRun(services) as run:
-            run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
-            run.drain(of_run=True, deadline_s=40)
+            run.store_and_enqueue(run.collect("publication_year:2024"))
+            run.drain(run.own_works, deadline_s=40)
         yield box, config
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import SecretStr
+from pydantic import SecretStr, create_model
 
 from docstokg_assets.config import ContentDownloadConfig, config_hash, load_config
 from docstokg_assets.config.explain import OTHER_HOST, explain_hosts, explain_resolvers
 from docstokg_assets.config.models import resolvers_model
-from docstokg_assets.config.openalex_filter import filter_string
 from docstokg_assets.config.render import as_json, as_yaml, reference_markdown
 from docstokg_assets.domain.plans import Tier
 from docstokg_assets.resolvers.registry import Resolver, ResolverSettings
-from resources.settings import Loaded, SettingsError, load_section
+from docstokg_assets.sources.settings import filter_string
+from resources.settings import Loaded, Section, SettingsError, load
 
 PROJECT = Path(__file__).parents[2]
 SEED_ORDER = ("arxiv", "openalex", "crossref", "unpaywall", "doi", "landing", "wayback")
@@ -111,7 +111,8 @@ def test_a_new_resolver_brings_its_settings_and_its_place_in_the_order() -> None
     }
     model = resolvers_model(registry)
     assert model().order == ("arxiv", "early", "late")
-    settings = load_section(model, "resolvers", file=None, env={"DTKG_RESOLVERS__EARLY__DEPTH": "7"}).value
+    tree = create_model("Tree", resolvers=(model, model()), __base__=Section)
+    settings = load(tree, file=None, env={"DTKG_RESOLVERS__EARLY__DEPTH": "7"}).value.resolvers  # type: ignore[attr-defined]
     assert settings.by_name()["early"].model_dump()["depth"] == 7
     assert settings.by_name()["late"].enabled is True
 

@@ -15,7 +15,6 @@ from resources.settings import (
     SettingsError,
     config_file,
     load,
-    load_section,
 )
 
 
@@ -228,12 +227,10 @@ def test_infinite_and_undefined_numbers_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("CFG-1")
-def test_a_section_is_loaded_alone_and_leaves_the_others_alone(tmp_path: Path) -> None:
-    file = tmp_path / "cd.yaml"
-    file.write_text("wokers: 0\nstore: {backend: nonsense}\nweb: {proxy: p}\n")
-    env = {"DTKG_WEB__RETRY__TRIES": "2", "DTKG_STOER": "1"}
-    result = load_section(Web, "web", file=file, env=env, overrides={"web.timeout": 1, "workers": 2})
-    assert result.value == Web(proxy="p", retry=Retry(tries=2), timeout=1)
+def test_all_layers_of_a_section_are_merged_and_each_value_keeps_its_origin(tmp_path: Path) -> None:
+    env = {"DTKG_WEB__RETRY__TRIES": "2"}
+    result = loaded(tmp_path, "web: {proxy: p}\n", env, overrides={"web.timeout": 1})
+    assert result.value.web == Web(proxy="p", retry=Retry(tries=2), timeout=1)
     assert result.origins == {
         "web.proxy": "file cd.yaml",
         "web.retry.tries": "environment DTKG_WEB__RETRY__TRIES",
@@ -242,19 +239,13 @@ def test_a_section_is_loaded_alone_and_leaves_the_others_alone(tmp_path: Path) -
 
 
 @pytest.mark.requirement("CFG-3")
-def test_a_section_loaded_alone_refuses_its_own_unknown_keys(tmp_path: Path) -> None:
-    file = tmp_path / "cd.yaml"
-    file.write_text("web: {proxi: p, timeout: 0}\n")
-    with pytest.raises(SettingsError) as caught:
-        load_section(Web, "web", file=file, env={"DTKG_WEB__HOST": "[]"})
-    assert caught.value.problems == [
+def test_unknown_keys_of_a_section_are_refused_in_all_layers_at_once(tmp_path: Path) -> None:
+    assert problems(tmp_path, "web: {proxi: p, timeout: 0}\n", {"DTKG_WEB__HOST": "[]"}) == [
         "file cd.yaml, line 1: unknown key web.proxi; did you mean web.proxy?",
         "environment DTKG_WEB__HOST: unknown key web.host; did you mean DTKG_WEB__HOSTS?",
         "web.timeout: must be greater than 0; given 0 (file cd.yaml, line 1)",
     ]
-    file.write_text("web: 5\n")
-    with pytest.raises(SettingsError, match="web: must be a mapping"):
-        load_section(Web, "web", file=file, env={})
+    assert "web: must be a mapping" in problems(tmp_path, "web: 5\n")[0]
 
 
 @pytest.mark.requirement("CFG-2")

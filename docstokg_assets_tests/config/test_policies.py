@@ -8,13 +8,12 @@ import pytest
 
 from docstokg_assets.config import config_hash, load_config
 from docstokg_assets.config.models import POLICIES
-from docstokg_assets.runs.run import DownloadRun, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources.listing import Collected
 from docstokg_assets_tests.support.configs import ConfigFor
 from resources.layers import policies_in
-from resources.rate_limit.settings import RateLimitSettings
-from resources.settings import Override, SettingsError, load_section
+from resources.settings import Override, SettingsError
 
 PROJECT = Path(__file__).parents[2]
 
@@ -51,15 +50,13 @@ def test_a_policy_is_laid_over_the_defaults_and_under_all_that_the_user_says(tmp
 
 
 @pytest.mark.requirement("RES-10")
-def test_a_section_that_is_loaded_alone_is_under_the_same_policy(tmp_path: Path) -> None:
+def test_the_policy_that_file_or_environment_names_sets_the_rate_limits(tmp_path: Path) -> None:
     file = tmp_path / "cd.yaml"
     file.write_text("policy: biomedicine\n")
-    alone = load_section(RateLimitSettings, "rate_limit", file=file, env={}, policies=POLICIES)
-    assert "www.biorxiv.org" in alone.value.policies
-    alone = load_section(
-        RateLimitSettings, "rate_limit", file=file, env={"DTKG_POLICY": "computer_science"}, policies=POLICIES
-    )
-    assert "dl.acm.org" in alone.value.policies and "www.biorxiv.org" not in alone.value.policies
+    policies = load_config(file, {}).value.rate_limit.policies
+    assert "www.biorxiv.org" in policies
+    policies = load_config(file, {"DTKG_POLICY": "computer_science"}).value.rate_limit.policies
+    assert "dl.acm.org" in policies and "www.biorxiv.org" not in policies
 
 
 def test_a_policy_that_does_not_exist_is_refused_with_those_that_do() -> None:
@@ -75,7 +72,7 @@ def test_a_policy_that_does_not_exist_is_refused_with_those_that_do() -> None:
 def test_the_types_of_a_policy_narrow_a_query_that_names_none(tmp_path: Path, config_for: ConfigFor) -> None:
     with Sandbox.start(tmp_path / "box", works_per_year=40, years=(2024, 2024), enforce_limits=False) as box:
         with open_services(config_for(box, openalex__types=["preprint"])) as services, DownloadRun(services) as run:
-            asked = list(run.collect("publication_year:2024", None, Collected()))
-            own = list(run.collect("publication_year:2024,type:article", None, Collected()))
+            asked = list(run.collect("publication_year:2024"))
+            own = list(run.collect("publication_year:2024,type:article"))
         assert asked and {work.type for work in asked} == {"preprint"}
         assert own and {work.type for work in own} == {"article"}

@@ -14,7 +14,7 @@ from docstokg_assets.config.explain import explain_resolvers
 from docstokg_assets.config.models import resolvers_model
 from docstokg_assets.domain.plans import Tier
 from docstokg_assets.resolvers.registry import KeyedSettings, Resolver, key_variables, load_resolvers
-from docstokg_assets.runs.run import resolvers_of
+from docstokg_assets.runs.services import resolvers_of
 from resources.settings import SettingsError
 
 KEYED = ("semantic_scholar", "core", "openaire", "base")

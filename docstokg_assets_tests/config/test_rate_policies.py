@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docstokg_assets.config import load_config
 from resources.rate_limit.policies import DEFAULT_CONCURRENCY, DEFAULT_POLICIES, resolve_policy
 from resources.rate_limit.settings import Rate, RateLimitSettings, parse_rate
-from resources.settings import SettingsError, load_section
+from resources.settings import SettingsError
 
 ROLES = ("metadata", "landing", "artifact")
 SECONDS = {"second": 1, "s": 1, "minute": 60, "min": 60, "hour": 3600, "h": 3600, "day": 86400, "d": 86400}
@@ -79,7 +80,7 @@ def test_a_wrong_policy_is_named(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "cd.yaml"
     file.write_text(f"rate_limit:\n  {text}\n")
     with pytest.raises(SettingsError) as caught:
-        load_section(RateLimitSettings, "rate_limit", file=file, env={})
+        load_config(file, {})
     assert told in str(caught.value)
     assert "(file cd.yaml, line 2)" in str(caught.value)
     assert "canary" not in str(caught.value)
@@ -91,7 +92,7 @@ def test_a_backend_on_a_server_needs_to_know_which(tmp_path: Path, backend: str,
     file = tmp_path / "cd.yaml"
     file.write_text(f"rate_limit: {{backend: {backend}}}\n")
     with pytest.raises(SettingsError, match=f"rate_limit: backend {backend} needs {key}"):
-        load_section(RateLimitSettings, "rate_limit", file=file, env={})
+        load_config(file, {})
 
 
 @pytest.mark.requirement("HTTP-10")

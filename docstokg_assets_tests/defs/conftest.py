@@ -11,14 +11,15 @@ import yaml
 
 from docstokg_assets.sandbox import Sandbox
 
+DEMO: dict[str, Any] = {"works_per_year": 40, "years": (2023, 2024), "enforce_limits": False, "profile": "demo"}
+
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    box = Sandbox.start(
-        tmp_path_factory.mktemp("sandbox"), works_per_year=40, years=(2023, 2024), enforce_limits=False, profile="demo"
-    )
-    with box:
-        yield box
+def sandbox(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """`SANDBOX` of the module says what web it wants; without it, a small one with the profile of the demo."""
+    settings = getattr(request.module, "SANDBOX", DEMO)
+    with Sandbox.start(tmp_path_factory.mktemp("sandbox"), **settings) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from docstokg_assets.config.models import POLICIES
 from docstokg_assets.definitions import defs
 from docstokg_assets.defs import checks
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
@@ -49,7 +48,7 @@ CHECKS = [
 
 def materialize(config_file: Path, selection: list[Any] | None = None, **pass_config: Any) -> dg.ExecuteInProcessResult:
     resources = {
-        name: resource(config_file=str(config_file), policies=str(POLICIES))
+        name: resource(config_file=str(config_file))
         for name, resource in {
             "catalog": CatalogResource,
             "artifact_store": ArtifactStoreResource,

@@ -205,7 +205,7 @@ def test_ids_and_urls_are_taken_in_by_year_and_those_without_one_are_collected_w
     result = run(ids)
     assert in_lake(tmp_path) == {known[1].id} and not in_lake(tmp_path, 0)
     (aside,) = shown(result)["records set aside"].records
-    assert aside.data["record"] == "line 4 nonsense"
+    assert aside.data["record"] == "line 4: nonsense"
 
     newest = {"year": newest_year()}
     assert run(ids, "openalex_works", "resolver_plans", **newest).success

@@ -10,9 +10,9 @@ import pytest
 from docstokg_assets.domain.pdf_match import Flag, Verdict, validate_pdf
 from docstokg_assets.domain.works import Work
 from docstokg_assets.lake.views import query_lake
-from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources.listing import Collected
 from docstokg_assets_tests.support.configs import ConfigFor
 from resources.pdf import PdfFacts
 from resources.records import Classification, Reason
@@ -191,10 +191,10 @@ SANDBOX: dict[str, Any] = {"works_per_year": 40, "years": (2024, 2024), "mix": M
 def pulled(config: Any) -> dict[str, Any]:
     with open_services(config) as services:
         with DownloadRun(services) as run:
-            run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
-            run.drain(of_run=True)
+            run.store_and_enqueue(run.collect("publication_year:2024"))
+            run.drain(run.own_works)
             attempts = [stored.record for stored in services.catalog.attempts_after(0, 10_000)]
-        export_lake(services)
+        services.export_lake()
         return {"entries": list(services.catalog.entries()), "attempts": attempts}
 
 

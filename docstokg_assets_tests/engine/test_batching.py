@@ -15,7 +15,8 @@ from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.batching import gather, log_for_batch, must_retry_alone, separate, share
 from docstokg_assets.engine.dispatcher import PassResult
 from docstokg_assets.engine.request_queues import RequestQueue, Task
-from docstokg_assets.runs.run import DownloadRun, Services, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.tasks import FakeLimiter, task
 from resources.http.errors import ConnectionFailed
@@ -43,7 +44,7 @@ def settings(**more: Any) -> dict[str, Any]:
 def drain(services: Services, works: list[Work], **how: Any) -> PassResult:
     with DownloadRun(services) as run:
         run.store_and_enqueue(works)
-        return run.drain(of_run=True, **how)
+        return run.drain(run.own_works, **how)
 
 
 def attempts_of(services: Services) -> list[AttemptRecord]:

@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.dispatcher import PassResult
 from docstokg_assets.engine.progress import Progress, waiting_text
 from docstokg_assets.engine.workers import GRACE_S
-from docstokg_assets.runs.run import DownloadRun, Services, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services, open_services
 from resources.catalog import CatalogError
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import NewItem, QueueItem
@@ -104,7 +106,7 @@ def work(number: int, *hosts: str, **fields: Any) -> Work:
 def run_over(services: Services, works: list[Work], **drain: Any) -> PassResult:
     with DownloadRun(services) as run:
         run.store_and_enqueue(works)
-        return run.drain(of_run=True, **drain)
+        return run.drain(run.own_works, **drain)
 
 
 @pytest.mark.requirement("HTTP-10")
@@ -193,7 +195,7 @@ def test_a_work_that_is_parked_before_a_provider_was_asked_asks_it_later(config_
     with open_services(quick) as services:
         _make_due(services.catalog)
         with DownloadRun(services) as run:
-            assert run.drain(year=2024).finished == 3
+            assert run.drain(WorkScope(2024)).finished == 3
         attempts = [stored.record for stored in services.catalog.attempts_after(0, 100)]
     assert {a.work_id for a in attempts if a.resolver == "unpaywall"} == {"W0", "W1", "W2", "W3"}
 
@@ -280,7 +282,7 @@ def test_a_stop_while_all_workers_hold_dripping_bodies_takes_no_longer_than_the_
             stop.set()
 
         threading.Timer(1.0, end).start()
-        result = run.drain(of_run=True)
+        result = run.drain(run.own_works)
         took = time.monotonic() - stopped[0]
         counts = services.catalog.queue_counts()
     assert (result.ended, result.finished) == ("stopped", 0)
@@ -308,7 +310,7 @@ def test_a_transfer_that_is_longer_than_its_lease_stays_with_its_process(config_
         run.store_and_enqueue([work(1, "drip.b1.example")])
         thief = threading.Thread(target=steal, args=(services.catalog,))
         thief.start()
-        run.drain(of_run=True)
+        run.drain(run.own_works)
         thief.join()
     assert stolen == []
 
@@ -320,7 +322,7 @@ def test_a_record_that_cannot_be_read_costs_its_work_and_not_the_pass(config_of:
         with DownloadRun(services) as run:
             run.store_and_enqueue([work(1, "b1.example")])
             services.catalog.enqueue([bad], run.run_id)
-            result = run.drain(of_run=True)
+            result = run.drain(run.own_works)
         assert (result.ended, result.outcomes) == ("drained", {"ok": 1, "internal-error": 1})
         assert services.catalog.queue_counts().done == 2
 
@@ -356,7 +358,7 @@ def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
             return items
 
         monkeypatch.setattr(services.catalog, "claim", claim)
-        result = run.drain(of_run=True)
+        result = run.drain(run.own_works)
         tries = services.catalog.attempts_after(0, 100, run_id=run.run_id)
     assert len(tries) == 2
     assert (result.finished, result.to_retry, result.outcomes) == (1, 1, {"http-5xx": 1})
@@ -369,6 +371,6 @@ def test_a_url_stays_taken_for_the_whole_run_also_under_new_rules(config_of: Con
     first, second = work(1, "b1.example"), replace(work(1, "b1.example"), work_id="W2")
     with open_services(config) as services, DownloadRun(services) as run:
         run.store_and_enqueue([first])
-        assert run.drain(of_run=True).saved == 1
+        assert run.drain(run.own_works).saved == 1
         run.store_and_enqueue([second])
-        assert run.drain(of_run=True).outcomes == {"duplicate-url-global": 1}
+        assert run.drain(run.own_works).outcomes == {"duplicate-url-global": 1}

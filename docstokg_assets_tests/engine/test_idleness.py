@@ -14,7 +14,8 @@ import pytest
 from docstokg_assets.config import load_config
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.progress import Progress
-from docstokg_assets.runs.run import DownloadRun, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 
 PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
 FAST_HOSTS = [f"fast{n}.example" for n in range(5)]
@@ -86,7 +87,7 @@ def test_works_behind_a_crowd_that_waits_are_done_while_it_waits(web: tuple[str,
 
         with DownloadRun(services, stop=stop) as run:
             run.store_and_enqueue(works())
-            result = run.drain(of_run=True, deadline_s=60.0, on_progress=look)
+            result = run.drain(run.own_works, deadline_s=60.0, on_progress=look)
         slow = catalog.queue_counts(2025)
     fast_asked = sum(asked[host] for host in FAST_HOSTS)
     assert (fast_asked, result.ended) == (FAST, "stopped")

@@ -13,7 +13,8 @@ import pytest
 
 from docstokg_assets.config import load_config
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.runs.run import DownloadRun, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.polite import RawServer
 from resources.catalog.rows import Entry
@@ -86,7 +87,7 @@ def pull(tmp_path: Path, serve: Callable[..., RawServer]) -> Callable[..., Pulle
         with open_services(load_config(None, {}, config).value) as services:
             with DownloadRun(services) as download:
                 download.store_and_enqueue([work])
-                download.drain(of_run=True)
+                download.drain(download.own_works)
             entry = services.catalog.entry("W1")
             attempts = [stored.record for stored in services.catalog.attempts_after(0, 1000)]
         assert entry is not None

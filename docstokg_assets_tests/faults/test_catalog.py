@@ -17,9 +17,9 @@ from pydantic import SecretStr
 import docstokg_assets
 from docstokg_assets.engine.progress import Progress
 from docstokg_assets.engine.recorder import Recorder
-from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources.listing import Collected
 from docstokg_assets_tests.support.configs import ConfigFor
 from docstokg_assets_tests.support.servers import Postgres
 from resources.catalog import Catalog, Finished, Location, NewItem
@@ -78,8 +78,8 @@ def test_fault_39_postgres_restarts_in_the_middle_of_a_run_and_nothing_is_lost_o
         restarting.start()
         with open_services(config) as services:
             with DownloadRun(services) as run:
-                run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
-                result = run.drain(of_run=True, on_progress=watch)
+                run.store_and_enqueue(run.collect("publication_year:2024"))
+                result = run.drain(run.own_works, on_progress=watch)
             restarting.join()
             catalog = services.catalog
             assert result.ended == "drained" and result.finished == len(list(catalog.entries())) == 80
@@ -90,7 +90,7 @@ def test_fault_39_postgres_restarts_in_the_middle_of_a_run_and_nothing_is_lost_o
             assert set(ends.values()) == {1} and len(ends) == 80
             for entry in catalog.entries():
                 assert entry.path is None or (config.data_root / entry.path).is_file()
-            export_lake(services)
+            services.export_lake()
     with Catalog.open(run.folder / "manifest.sqlite3") as alone:  # the run's slice, from PostgreSQL into a file
         assert len(list(alone.entries())) == 80
         assert len(alone.attempts_after(0, 100_000)) == len(kept)

@@ -12,10 +12,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
 from docstokg_assets.reporting.manifest import metrics_summary
-from docstokg_assets.reporting.metrics import SLOS, Scope, Slis, compute_slis, judge, metric_rows, run_summary
+from docstokg_assets.reporting.metrics import (
+    SLOS,
+    Slis,
+    compute_slis,
+    evaluate,
+    metric_rows,
+    run_summary,
+    stored_verdicts,
+)
 from docstokg_assets.reporting.run_files import summary_of_run
 from resources.catalog import Catalog, Finished
 from resources.catalog.rows import values_of
@@ -34,11 +43,11 @@ def quantile(values: Sequence[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def in_scope(row: Any, scope: Scope) -> bool:
+def in_scope(row: Any, scope: WorkScope) -> bool:
     return (scope.year is None or (row.year or 0) == scope.year) and scope.run_id in (None, row.run_id)
 
 
-def by_hand(attempts: list[AttemptRecord], works: list[Finished], scope: Scope) -> dict[str, float | None]:
+def by_hand(attempts: list[AttemptRecord], works: list[Finished], scope: WorkScope) -> dict[str, float | None]:
     asked: dict[str | None, tuple[datetime, str | None]] = {}
     metadata = [a for a in attempts if a.role == "metadata" and a.status is Status.HTTP_GET]
     for a in sorted(metadata, key=lambda a: a.ts):
@@ -85,12 +94,12 @@ def lake_and_history(
     return data_root, attempts, works
 
 
-SCOPES = [Scope(), Scope(year=2024), Scope(year=0), Scope(run_id="run-2"), Scope(2023, "run-1")]
+SCOPES = [WorkScope(), WorkScope(year=2024), WorkScope(year=0), WorkScope(run_id="run-2"), WorkScope(2023, "run-1")]
 
 
 @pytest.mark.requirement("TEL-7")
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
-def test_sql_and_a_count_by_hand_agree(lake_and_history: Any, scope: Scope) -> None:
+def test_sql_and_a_count_by_hand_agree(lake_and_history: Any, scope: WorkScope) -> None:
     data_root, attempts, works = lake_and_history
     with open_lake(LakeFolder(data_root / "lake")) as con:
         slis = compute_slis(con, scope)
@@ -104,7 +113,7 @@ def test_sql_and_a_count_by_hand_agree(lake_and_history: Any, scope: Scope) -> N
 def test_breakdowns_agree_with_a_count_by_hand(lake_and_history: Any) -> None:
     data_root, attempts, works = lake_and_history
     with open_lake(LakeFolder(data_root / "lake")) as con:
-        slis = compute_slis(con, Scope())
+        slis = compute_slis(con, WorkScope())
     done = [w for w in works if w.retry_at is None]
     assert slis.reasons == Counter(str(w.outcome.reason) for w in done)
     sent = [a for a in attempts if not a.cache_hit and a.status not in NOT_SENT]
@@ -128,27 +137,27 @@ def test_a_bad_file_that_was_kept_is_corruption(
     record_in(catalog, attempts=[], works=[make_finished("W1"), make_finished("W2", **harm)])
     export_manifest(catalog, LakeWriter(LakeFolder(data_root / "lake")))
     with open_lake(LakeFolder(data_root / "lake")) as con:
-        slis = compute_slis(con, Scope())
+        slis = compute_slis(con, WorkScope())
     assert slis.corrupt == 1
-    assert {v.name: v.ok for v in judge(slis)}["corruption"] is False
+    assert {v.name: v.ok for v in evaluate(slis)}["corruption"] is False
 
 
 def test_a_dry_run_finishes_nothing(data_root: Path, catalog: Catalog, make_finished: Make, record_in: Make) -> None:
     record_in(catalog, attempts=[], works=[make_finished("W1", Reason.DRY_RUN)])
     export_manifest(catalog, LakeWriter(LakeFolder(data_root / "lake")))
     with open_lake(LakeFolder(data_root / "lake")) as con:
-        assert compute_slis(con, Scope()).values()["finished"] == 0
+        assert compute_slis(con, WorkScope()).values()["finished"] == 0
 
 
 @pytest.fixture
 def empty_slis(data_root: Path) -> Slis:
     with open_lake(LakeFolder(data_root / "lake")) as con:
-        return compute_slis(con, Scope())
+        return compute_slis(con, WorkScope())
 
 
 @pytest.mark.requirement("TEL-7")
 def test_an_empty_lake_is_not_judged_except_for_corruption(empty_slis: Slis) -> None:
-    verdicts = {verdict.name: verdict.ok for verdict in judge(empty_slis)}
+    verdicts = {verdict.name: verdict.ok for verdict in evaluate(empty_slis)}
     assert verdicts.pop("corruption") is True
     assert set(verdicts.values()) == {None}
 
@@ -180,8 +189,8 @@ def test_each_objective_is_met_at_its_edge_and_missed_just_beyond(
     empty_slis: Slis, name: str, miss: dict[str, Any]
 ) -> None:
     good = replace(empty_slis, **GOOD, **CACHED)
-    assert [verdict.ok for verdict in judge(good)] == [True] * len(SLOS)
-    missed = [verdict for verdict in judge(replace(good, **miss)) if verdict.ok is False]
+    assert [verdict.ok for verdict in evaluate(good)] == [True] * len(SLOS)
+    missed = [verdict for verdict in evaluate(replace(good, **miss)) if verdict.ok is False]
     assert [verdict.name for verdict in missed] == [name]
     assert "misses the goal" in missed[0].sentence
 
@@ -189,7 +198,7 @@ def test_each_objective_is_met_at_its_edge_and_missed_just_beyond(
 @pytest.mark.requirement("TEL-7")
 def test_the_cache_is_judged_only_on_a_second_run(empty_slis: Slis) -> None:
     first = replace(empty_slis, **GOOD, **{**CACHED, "asked_before": 10})
-    verdict = {v.name: v for v in judge(first)}["cache_hit_ratio"]
+    verdict = {v.name: v for v in evaluate(first)}["cache_hit_ratio"]
     assert verdict.ok is None and verdict.value == 0.4 and "first run" in verdict.sentence
 
 
@@ -199,14 +208,14 @@ def test_without_any_cache_hit_there_is_no_cache_to_measure(
     record_in(catalog, attempts=[make_attempt(role="metadata", status=Status.HTTP_GET)], works=[])
     export_manifest(catalog, LakeWriter(LakeFolder(data_root / "lake")))
     with open_lake(LakeFolder(data_root / "lake")) as con:
-        slis = compute_slis(con, Scope())
+        slis = compute_slis(con, WorkScope())
     assert slis.cacheable == 1 and slis.cache_hit_ratio is None
 
 
 @pytest.mark.requirement("TEL-5")
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
 def test_the_run_summary_from_the_lake_equals_that_from_the_rows(
-    lake_and_history: Any, make_entry: Make, scope: Scope
+    lake_and_history: Any, make_entry: Make, scope: WorkScope
 ) -> None:
     data_root, attempts, works = lake_and_history
     with open_lake(LakeFolder(data_root / "lake")) as con:
@@ -229,9 +238,24 @@ def test_metrics_become_rows_of_the_lake(lake_and_history: Any) -> None:
     data_root, *_ = lake_and_history
     now = datetime(2026, 3, 1, tzinfo=UTC)
     with open_lake(LakeFolder(data_root / "lake")) as con:
-        slis = compute_slis(con, Scope(2024))
+        slis = compute_slis(con, WorkScope(2024))
     for _ in range(2):  # a repeated export shows nowhere
         LakeWriter(LakeFolder(data_root / "lake")).append("metrics", metric_rows(slis, now))
     with open_lake(LakeFolder(data_root / "lake")) as con:
         rows = con.execute("SELECT year, scope, name, value, target FROM metrics WHERE name = 'yield'").fetchall()
     assert rows == [(2024, "year 2024", "yield", slis.yield_, 0.85)]
+
+
+@pytest.mark.requirement("ORC-5", "TEL-7")
+def test_the_verdicts_that_were_stored_last_are_those_of_the_evaluation(lake_and_history: Any) -> None:
+    data_root, *_ = lake_and_history
+    lake = LakeFolder(data_root / "lake")
+    with open_lake(lake) as con:
+        slis = compute_slis(con, WorkScope(2024))
+        assert stored_verdicts(con, WorkScope(2024)) == []
+    worse = replace(slis, saved=0)
+    for day, measured in ((1, worse), (2, slis)):
+        LakeWriter(lake).append("metrics", metric_rows(measured, datetime(2026, 3, day, tzinfo=UTC)))
+    with open_lake(lake) as con:
+        assert stored_verdicts(con, WorkScope(2024)) == evaluate(slis)
+        assert stored_verdicts(con, WorkScope(2023)) == []

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from lxml import etree
 
-from docstokg_assets.reporting.metrics import Scope, Share, Slis
+from docstokg_assets.domain.scope import WorkScope
+from docstokg_assets.reporting.metrics import Share, Slis
 from docstokg_assets.reporting.plot import as_markdown, chart
 
 NOTHING = Slis(
-    scope=Scope(2024), finished=0, saved=0, html_only=0, to_retry=0, corrupt=0, bytes=0, ttfp_p50_s=None, ttfp_p95_s=None,
+    scope=WorkScope(2024), finished=0, saved=0, html_only=0, to_retry=0, corrupt=0, bytes=0, ttfp_p50_s=None, ttfp_p95_s=None,
     requests_per_success=None, works_per_s=None, requests=0, too_many=0, cacheable=0, cache_hits=None, asked_before=0,
     rate_delay_p95_s=None, breaker_opens=0, retries={}, reasons={}, unknown_copies=0,
 )  # fmt: skip

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from docstokg_assets.cli.main import build_app
 from docstokg_assets.domain.pdf_match import Flag
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import query_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
-from docstokg_assets.reporting.metrics import Scope
 from docstokg_assets.reporting.reasons import FLAG_TEXT, REASON_TEXT, STATUS_TEXT, reasons_page
 from docstokg_assets.reporting.report import (
     QUERIES,
@@ -66,7 +66,7 @@ def history_root(data_root: Path, catalog: Catalog, make_history: Make) -> Path:
 @pytest.fixture
 def report(history_root: Path, catalog: Catalog) -> Report:
     export_manifest(catalog, LakeWriter(LakeFolder(history_root / "lake")))
-    return build_report(LakeFolder(history_root / "lake"), history_root, Scope(), catalog, NOW)
+    return build_report(LakeFolder(history_root / "lake"), history_root, WorkScope(), catalog, NOW)
 
 
 @pytest.mark.requirement("CLI-1")
@@ -103,7 +103,7 @@ def test_a_catalog_on_a_server_is_named_as_well(history_root: Path, catalog: Cat
         queue_counts, parked = catalog.queue_counts, catalog.parked
         entries_of, outcome_counts = catalog.entries_of, catalog.outcome_counts
 
-    built = build_report(LakeFolder(history_root / "lake"), history_root, Scope(), cast(Catalog, OnAServer()), NOW)
+    built = build_report(LakeFolder(history_root / "lake"), history_root, WorkScope(), cast(Catalog, OnAServer()), NOW)
     assert "works on db.example" in to_markdown(built)
 
 
@@ -114,7 +114,7 @@ def test_a_work_waits_for_the_host_that_may_answer_otherwise_not_for_the_one_tha
     again = finished("W1", Reason.HTTP_4XX, retry_at=NOW.timestamp() + 3600, meta={"others": others})
     record(catalog, attempts=[], works=[again])
     export_manifest(catalog, LakeWriter(folder))
-    (wait,) = build_report(folder, data_root, Scope(), catalog, NOW).waiting
+    (wait,) = build_report(folder, data_root, WorkScope(), catalog, NOW).waiting
     assert (wait.host, wait.works, wait.reason) == ("busy.example", 1, "breaker-open")
 
 
@@ -125,10 +125,10 @@ def test_a_run_that_goes_on_says_how_all_its_works_stand(data_root: Path, folder
     catalog.enqueue([NewItem(work, 2024, 0, {}, "plan") for work in ("W1", "W2", "W3", "W4")], "run-2")
     record(catalog, attempts=[], works=[finished("W4", run_id="run-2")])
     export_manifest(catalog, LakeWriter(folder))
-    first, second = headline(build_report(folder, data_root, Scope(None, "run-2"), catalog, NOW)).splitlines()
+    first, second = headline(build_report(folder, data_root, WorkScope(None, "run-2"), catalog, NOW)).splitlines()
     assert first.startswith("1 work finished, 1 with full text (100.0 %)")
     assert second == "All 4 works: 2 with full text (50.0 %)."
-    assert "All" not in headline(build_report(folder, data_root, Scope(), catalog, NOW))
+    assert "All" not in headline(build_report(folder, data_root, WorkScope(), catalog, NOW))
 
 
 def test_the_json_report_holds_the_same_numbers(report: Report) -> None:
@@ -151,7 +151,7 @@ def test_the_terminal_report_renders_at_any_width(report: Report, width: int) ->
 
 
 def test_a_report_before_the_first_finished_work_is_no_error(data_root: Path, catalog: Catalog) -> None:
-    text = to_markdown(build_report(LakeFolder(data_root / "lake"), data_root, Scope(), catalog, NOW))
+    text = to_markdown(build_report(LakeFolder(data_root / "lake"), data_root, WorkScope(), catalog, NOW))
     assert "No works finished yet; 0 are in the queue." in text
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import load_config
-from docstokg_assets.runs.run import DownloadRun, Services, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services, open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox.mix import ARCHETYPES
-from docstokg_assets.sources.listing import Collected
 from resources.catalog.rows import Entry
 
 YEAR = 2024
@@ -52,8 +52,8 @@ def collect(tmp_path: Path) -> Iterator[Collect]:
             }
             services = stack.enter_context(open_services(load_config(None, {}, given | settings).value))
             with DownloadRun(services) as under_way:
-                under_way.store_and_enqueue(under_way.collect(f"publication_year:{YEAR}", None, Collected()))
-                under_way.drain(of_run=True)
+                under_way.store_and_enqueue(under_way.collect(f"publication_year:{YEAR}"))
+                under_way.drain(under_way.own_works)
             return {entry.work_id: entry for entry in services.catalog.entries(run_id=under_way.run_id)}, services
 
         yield run

@@ -9,7 +9,8 @@ import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.works import Work
-from docstokg_assets.runs.run import DownloadRun, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox import Work as Sample
 from resources.catalog.rows import Entry
@@ -59,7 +60,7 @@ def collect(config: ContentDownloadConfig, works: list[Work]) -> tuple[list[Entr
     with open_services(config) as services:
         with DownloadRun(services) as run:
             run.store_and_enqueue(works)
-            run.drain(of_run=True)
+            run.drain(run.own_works)
         entries = [services.catalog.entry(work.work_id) for work in works]
         attempts = [stored.record for stored in services.catalog.attempts_after(0, 10_000)]
     return [entry for entry in entries if entry is not None], attempts

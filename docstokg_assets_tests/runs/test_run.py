@@ -18,15 +18,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.engine.dispatcher import PassResult
 from docstokg_assets.engine.progress import Progress
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.runs.run import (
-    ContentOrchestrator,
-    DownloadRun,
-    export_lake,
-    open_services,
-)
+from docstokg_assets.runs.api import ContentOrchestrator
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox.files import FileMaker, fulltext, jats
 from docstokg_assets.sandbox.scenario import CORRUPTIONS as CORRUPT_STYLES
@@ -51,9 +49,9 @@ SANDBOX: dict[str, Any] = {"works_per_year": 150, "years": (2023, 2024), "enforc
 def pull(config: ContentDownloadConfig, works_filter: str, **drain: object) -> tuple[PassResult, DownloadRun]:
     with open_services(config) as services:
         with DownloadRun(services) as run:
-            run.store_and_enqueue(run.collect(works_filter, None, Collected()))
-            result = run.drain(of_run=True, **drain)  # type: ignore[arg-type]
-        export_lake(services)
+            run.store_and_enqueue(run.collect(works_filter))
+            result = run.drain(run.own_works, **drain)  # type: ignore[arg-type]
+        services.export_lake()
     return result, run
 
 
@@ -203,8 +201,8 @@ def test_records_with_strange_fields_never_end_a_run(tmp_path: Path, config_for:
         collected = Collected()
         config = config_for(strange)
         with open_services(config) as services, DownloadRun(services) as run:
-            planned = run.store_and_enqueue(run.collect("", None, collected))
-            result = run.drain(of_run=True)
+            planned = run.store_and_enqueue(run.collect("", collected))
+            result = run.drain(run.own_works)
     assert planned.works + len(collected.set_aside) >= 55
     assert result.finished == planned.works > 0
     assert result.outcomes["internal-error"] == 0
@@ -222,8 +220,8 @@ def test_at_its_deadline_a_pass_parks_what_still_waits_and_the_next_one_goes_on(
         config = config_for(limited, limits=True, rate_limit__policies={"*": "100/second burst 50"})
         with open_services(config) as services:
             with DownloadRun(services) as run:
-                run.store_and_enqueue(run.collect("", None, Collected()))
-                result = run.drain(of_run=True, deadline_s=5.0)
+                run.store_and_enqueue(run.collect(""))
+                result = run.drain(run.own_works, deadline_s=5.0)
             counts = services.catalog.queue_counts()
             waiting = services.catalog.parked()
         assert result.ended == "deadline"
@@ -239,7 +237,7 @@ def test_at_its_deadline_a_pass_parks_what_still_waits_and_the_next_one_goes_on(
         with open_services(eager) as services:
             _make_due(eager)
             with DownloadRun(services) as run:
-                rest = run.drain(year=2024)
+                rest = run.drain(WorkScope(2024))
             assert services.catalog.queue_counts().done == 30
         assert rest.finished == 30 - result.finished
 
@@ -270,8 +268,8 @@ def test_a_slow_group_does_not_hold_up_the_others(tmp_path: Path, config_for: Co
                 stop.set()
 
         with open_services(config) as services, DownloadRun(services, stop=stop) as run:
-            run.store_and_enqueue(run.collect("", None, Collected()))
-            run.drain(of_run=True, deadline_s=120.0, on_progress=look)
+            run.store_and_enqueue(run.collect(""))
+            run.drain(run.own_works, deadline_s=120.0, on_progress=look)
         assert gold <= done and len(done - gold) < 75, "half of the others would take arXiv minutes"
 
 
@@ -282,10 +280,10 @@ def test_a_stop_ends_the_pass_quickly_and_loses_nothing(box: Sandbox, config_for
     stop = threading.Event()
     with open_services(config) as services:
         with DownloadRun(services, stop=stop) as run:
-            run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
+            run.store_and_enqueue(run.collect("publication_year:2024"))
             threading.Timer(1.5, stop.set).start()
             began = time.monotonic()
-            result = run.drain(of_run=True)
+            result = run.drain(run.own_works)
             took = time.monotonic() - began
         counts = services.catalog.queue_counts()
     assert result.ended == "stopped"
@@ -329,8 +327,8 @@ def test_a_store_that_fails_ends_the_run_and_gives_the_works_back(
 
         monkeypatch.setattr(services.store, "commit", full)
         with pytest.raises(StoreError), DownloadRun(services) as run:
-            run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
-            run.drain(of_run=True)
+            run.store_and_enqueue(run.collect("publication_year:2024"))
+            run.drain(run.own_works)
         assert services.catalog.queue_counts().leased == 0
 
 
@@ -338,13 +336,13 @@ def test_works_of_a_process_that_has_ended_are_taken_over_at_once(box: Sandbox, 
     config = config_for(box, openalex__max_works=5)
     with open_services(config) as services:
         with DownloadRun(services) as run:
-            run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
+            run.store_and_enqueue(run.collect("publication_year:2024"))
         dead = new_owner().replace(f":{os.getpid()}:", ":999999999:")
         assert process_is_gone(dead)
         assert not process_is_gone(new_owner())
         assert len(services.catalog.claim(dead, 5, 3600)) == 5
         with DownloadRun(services) as again:
-            assert again.drain(year=2024).finished == 5
+            assert again.drain(WorkScope(2024)).finished == 5
 
 
 @pytest.mark.requirement("CFG-5")

@@ -11,11 +11,11 @@ import pytest
 from docstokg_assets.domain.works import Work
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers
+from docstokg_assets.runs.planning import plan_works, store_works
 from docstokg_assets.sandbox.mix import Mix
 from docstokg_assets.sandbox.snapshot import write_snapshot
 from docstokg_assets.sandbox.universe import Universe
 from docstokg_assets.sources.deletions import DeletionCounts, deleted_of_years, without_deleted
-from docstokg_assets.sources.listing import plan_works, store_works
 from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog import Batch, Catalog, Finished
 from resources.folders import ReadFolder

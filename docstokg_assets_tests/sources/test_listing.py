@@ -6,35 +6,33 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
-import pyarrow.parquet as pq
 import pytest
 
 from docstokg_assets.domain.identifiers import Identifier
-from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.lake.views import open_lake
-from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.resolvers.registry import Resolver, build_resolvers, load_resolvers
+from docstokg_assets.domain.works import Work
 from docstokg_assets.sources import SourceError
+from docstokg_assets.sources.driver import BlockingDriver
 from docstokg_assets.sources.listing import (
-    BlockingDriver,
+    ChangedSince,
     Collected,
+    Source,
+    YearPosition,
+    continue_query,
     in_batches,
-    plan_works,
-    store_works,
+    list_works,
     works_of_filter,
     works_of_ids,
 )
 from docstokg_assets.sources.openalex_api import OpenAlexApi, date_slices
+from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.catalog.catalog import Catalog
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import HttpError, Interrupted
 from resources.http.messages import Request, Response
-from resources.lake.files import LakeFolder
 from resources.rate_limit.settings import RateLimitSettings
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -73,10 +71,6 @@ def refusal(status: int, message: str = "no") -> Response:
 
 def ids_of(works: Iterator[Work]) -> list[str]:
     return [work.work_id for work in works]
-
-
-def resolvers(*names: str) -> tuple[Resolver, ...]:
-    return build_resolvers(names, {name: cls.Settings() for name, cls in load_resolvers().items()})
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
@@ -162,59 +156,69 @@ def test_works_behind_ids_come_once_and_unknown_ids_become_works_of_their_own() 
     assert (collected.works, collected.pages) == (2, 2)
 
 
-# -- lake and queue ---------------------------------------------------------------------------------------------------
+# -- one listing for the CLI and Dagster -------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("SRC-2", "RES-2")
-def test_works_are_planned_kept_and_queued_recent_years_first(catalog: Catalog, tmp_path: Path) -> None:
-    file = Location(pdf_url="https://press.example/1.pdf", is_oa=True)
-    works = [
-        Work("W1", year=2020, locations=(file,)),
-        Work("W2", year=2024, doi="10.5555/2"),
-        Work("W3"),
-    ]
-    lake = LakeWriter(LakeFolder(tmp_path / "lake"))
-    assert store_works(lake, works, NOW) == 3
-    catalog.start_run("R", "pull", "hash", {})
-    planned = plan_works(works, resolvers("openalex", "unpaywall"), LIMITS, catalog, lake, NOW, "R")
-    assert (planned.works, planned.steps, planned.deferred, planned.new) == (3, 2, 1, 3)
-    assert planned.without_candidate == 2, "one has to be asked for, of one nothing is known"
-
-    claimed = catalog.claim("me", 10, 60, run_id="R")
-    assert [(item.work_id, item.year) for item in claimed] == [("W2", 2024), ("W1", 2020), ("W3", None)]
-    assert [Work.from_json(item.record) for item in claimed] == [works[1], works[0], works[2]]
-    assert claimed[0].next_group == "api.unpaywall.org" and claimed[2].next_group is None
-    with open_lake(lake.files) as lake_view:
-        assert lake_view.execute("SELECT work_id, year FROM works ORDER BY 1").fetchall() == [
-            ("W1", 2020),
-            ("W2", 2024),
-            ("W3", None),
-        ]
-        assert lake_view.execute("SELECT work_id, resolver, url FROM plans ORDER BY 1").fetchall() == [
-            ("W1", "openalex", "https://press.example/1.pdf"),
-            ("W2", "unpaywall", None),
-        ]
+SETTINGS = OpenAlexSettings(filter="type:article")
 
 
-def test_works_that_are_known_with_the_same_plan_are_left_alone(catalog: Catalog) -> None:
-    works = [Work("W1", doi="10.5555/1")]
-    for expected in ((1, 0), (0, 1)):
-        planned = plan_works(works, resolvers("unpaywall"), LIMITS, catalog, None, NOW)
-        assert (planned.new, planned.unchanged) == expected
-    assert catalog.queue_counts().total == 1
+@pytest.mark.requirement("SRC-3")
+def test_what_came_before_the_source_failed_is_kept_with_the_error() -> None:
+    web, collected = Web(page("W1", cursor="b"), refusal(429, "Insufficient budget")), Collected()
+    works = list_works(Source("query", "type:article"), SETTINGS, web.driver(), collected)
+    assert ids_of(works) == ["W1"]
+    assert isinstance(collected.error, SourceError) and collected.cursor == "b"
 
 
-@pytest.mark.requirement("ORC-3")
-def test_only_plans_that_are_not_as_before_are_kept_anew(catalog: Catalog, tmp_path: Path) -> None:
-    def plan(*names: str) -> int:
-        works = [Work("W1", doi="10.5555/1"), Work("W2", arxiv_id="2401.00001")]
-        planned = plan_works(works, resolvers(*names), LIMITS, catalog, LakeWriter(LakeFolder(tmp_path / "lake")), NOW)
-        assert planned.works == 2 and planned.steps == 2
-        return sum(pq.read_metadata(part).num_rows for part in (tmp_path / "lake" / "plans").rglob("*.parquet"))
+@pytest.mark.requirement("SRC-3")
+def test_a_cursor_that_has_expired_lists_from_the_start_and_a_refused_filter_does_not() -> None:
+    web, collected = Web(refusal(400), page("W1")), Collected(cursor="old")
+    assert ids_of(list_works(Source("query", "type:article"), SETTINGS, web.driver(), collected)) == ["W1"]
+    assert [asked["cursor"] for asked in web.asked] == ["old", "*"] and collected.error is None
+    web, collected = Web(refusal(400)), Collected()
+    assert ids_of(list_works(Source("query", "nonsense:1"), SETTINGS, web.driver(), collected)) == []
+    assert isinstance(collected.error, SourceError) and len(web.asked) == 1
 
-    assert plan("unpaywall", "arxiv") == 2
-    assert plan("unpaywall", "arxiv") == 2, "a second night brings nothing"
-    assert plan("crossref", "arxiv") == 3, "W1 is looked for in another way now"
+
+def test_only_the_months_after_the_last_finished_one_are_listed() -> None:
+    web, collected = Web(page("W11", count=1), page("W12", count=1)), Collected(through=date(2024, 10, 31))
+    works = list_works(Source.configured(SETTINGS), SETTINGS, web.driver(), collected, year=2024)
+    assert ids_of(works) == ["W11", "W12"]
+
+
+@pytest.mark.requirement("SRC-2")
+def test_urls_have_no_year_and_come_with_the_newest_one_alone() -> None:
+    source = Source.from_lines("urls", "urls.txt", ["https://press.example/a.pdf", "ftp://no"])
+    for with_unknown in (True, False):
+        collected = Collected()
+        works = list_works(source, SETTINGS, Web().driver(), collected, year=2024, with_unknown=with_unknown)
+        assert len(ids_of(works)) == with_unknown
+        assert [aside.where for aside in collected.set_aside] == ["line 2"]
+
+
+@pytest.mark.requirement("SRC-3")
+def test_the_position_of_a_year_is_kept_until_its_list_is_complete(catalog: Catalog) -> None:
+    broken = Collected(through=date(2024, 6, 30), error=SourceError("it broke off.", "Try again."))
+    YearPosition(catalog, SETTINGS, 2024).finish(broken)
+    assert YearPosition(catalog, SETTINGS, 2024).through == date(2024, 6, 30)
+    assert YearPosition(catalog, SETTINGS, 2023).through is None
+    other = SETTINGS.model_copy(update={"types": ("preprint",)})
+    assert YearPosition(catalog, other, 2024).through == date(2024, 6, 30), "the filter names a type itself"
+    assert YearPosition(catalog, OpenAlexSettings(filter="is_oa:true"), 2024).through is None
+    assert YearPosition(catalog, SETTINGS, 2024, ChangedSince("updated", date(2024, 1, 1))).through is None
+    YearPosition(catalog, SETTINGS, 2024).finish(Collected(through=date(2024, 12, 31)))
+    assert YearPosition(catalog, SETTINGS, 2024).through is None
+
+
+@pytest.mark.requirement("SRC-3")
+def test_a_query_whose_list_broke_off_is_continued_by_its_last_run(catalog: Catalog) -> None:
+    scope = {"query": "type:article"}
+    assert continue_query(catalog, scope) == (None, Collected())
+    catalog.start_run("R", "pull", "hash", scope)
+    catalog.report_progress("R", {"cursor": "b"})
+    catalog.finish_run("R", {})
+    assert continue_query(catalog, scope) == ("R", Collected(cursor="b"))
+    assert continue_query(catalog, {"query": "is_oa:true"})[0] is None
 
 
 def test_works_are_taken_in_as_they_come() -> None:

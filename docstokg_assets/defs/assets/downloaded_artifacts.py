@@ -1,4 +1,4 @@
-"""`downloaded_artifacts`: one pass over the due works of a year. The dispatcher's threads do the work; this says how it went."""
+"""`downloaded_artifacts`: one pass of the dispatcher over the due works of a year, and what it reports to log and UI."""
 
 import threading
 import time
@@ -10,14 +10,16 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from docstokg_assets.defs import metadata as shown
 from docstokg_assets.defs.assets.resolver_plans import resolver_plans
-from docstokg_assets.defs.partitions import newest_year, years
-from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of
+from docstokg_assets.defs.metadata import format_time, outcome_table, ui_path, ui_table
+from docstokg_assets.defs.partitions import years
+from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of, years_of
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.engine.dispatcher import PassResult
 from docstokg_assets.engine.progress import Progress, waiting_text
-from docstokg_assets.runs.resume import Extent, Selection, force
-from docstokg_assets.runs.run import DownloadRun, Services
+from docstokg_assets.runs.resume import Selection, force
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services
 from resources.catalog.catalog import Catalog
 from resources.catalog.queue import Years
 from resources.dagster_resources import (
@@ -66,10 +68,16 @@ def downloaded_artifacts(
     """
     year = year_of(context)
     with handle_step_errors(context), services(catalog, artifact_store, rate_limiter, http_client) as opened:
-        of = (year, 0) if year == newest_year() else year
-        result, folder = one_pass(context, config, opened, year, of)
-        metadata = {**_this_pass(result), **_the_year(opened.catalog, of), "run folder": shown.place(folder)}
-        return dg.MaterializeResult(metadata={**metadata, "files": dg.MetadataValue.path(opened.store.place())})
+        years = years_of(year)
+        result, folder = one_pass(context, config, opened, year, years)
+        return dg.MaterializeResult(
+            metadata={
+                **_pass_metadata(result),
+                **_year_metadata(opened.catalog, years),
+                "run folder": ui_path(folder),
+                "files": dg.MetadataValue.path(opened.store.place()),
+            }
+        )
 
 
 def one_pass(
@@ -77,19 +85,20 @@ def one_pass(
     config: PassConfig,
     opened: Services,
     year: int | None,
-    of: Years | None,
+    years: Years | None,
 ) -> tuple[PassResult, Path]:
-    """Drain the due works `of` some years, or of all, and tell the log and the catalog how it goes, in the name of `year`. Also
-    where the run's folder is."""
-    stop = threading.Event()
+    """Drain the due works of some years, or of all, and report progress to the log and, as `year`, to the catalog. Returns the
+    result and the run's folder."""
+    stop, scope = threading.Event(), WorkScope(years)
     if config.force:
-        context.log.info(f"{_reopen(opened.catalog, of)} works without full text are tried again.")
-    watch = _Watch(context, opened.catalog, year, of)
+        reopened = force(opened.catalog, scope, Selection({"status": frozenset({"failed"})}))
+        context.log.info(f"{reopened} works without full text are tried again.")
+    reporter = _ProgressReporter(context, opened.catalog, year, years)
     run = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, stop=stop)
     with graceful_stop(stop), run:
         deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
-        result = run.drain(year=of, deadline_s=deadline, max_works=config.max_works, on_progress=watch.see)
-    counts = opened.catalog.queue_counts(of)
+        result = run.drain(scope, deadline_s=deadline, max_works=config.max_works, on_progress=reporter.report)
+    counts = opened.catalog.queue_counts(years)
     context.log.info(
         f"The pass ended ({result.ended}): {result.finished - result.to_retry} works finished, {_with_full_text(result)} "
         f"with full text; {counts.done} of {counts.total} are finished, {counts.parked + counts.retry} waiting."
@@ -97,26 +106,16 @@ def one_pass(
     return result, run.folder
 
 
-def _reopen(catalog: Catalog, of: Years | None) -> int:
-    return force(catalog, Extent(year=of), Selection({"status": frozenset({"failed"})}))
+class _ProgressReporter:
+    """Writes progress to the catalog, and now and then to the log: a run of a million works has a few hundred lines."""
 
-
-class _Watch:
-    """Tells the catalog where the pass is, and the log now and then: a run of a million works has a few hundred lines."""
-
-    def __init__(
-        self,
-        context: Step,
-        catalog: Catalog,
-        year: int | None,
-        of: Years | None,
-    ) -> None:
+    def __init__(self, context: Step, catalog: Catalog, year: int | None, years: Years | None) -> None:
         self._context, self._catalog, self._year = context, catalog, year
-        counts = catalog.queue_counts(of)
-        self._total, self._done_before, self._saved_before = counts.total, counts.done, _saved(catalog, of)
+        counts = catalog.queue_counts(years)
+        self._total, self._done_before, self._saved_before = counts.total, counts.done, _saved(catalog, years)
         self._began = self._last_line = time.monotonic()
 
-    def see(self, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
         now = time.monotonic()
         speed = progress.finished / max(now - self._began, 0.001)
         state = {
@@ -141,18 +140,17 @@ class _Watch:
             )
 
 
-def _this_pass(result: PassResult) -> Mapping[str, Any]:
+def _pass_metadata(result: PassResult) -> Mapping[str, Any]:
+    finished = result.finished - result.to_retry
     return {
         "ended": result.ended,
-        "finished in this pass": result.finished - result.to_retry,
+        "finished in this pass": finished,
         "with full text in this pass": _with_full_text(result),
         "waiting after this pass": result.parked + result.to_retry,
         "requests": result.requests,
         "bytes": result.bytes,
         "seconds": round(result.elapsed_s, 1),
-        "works per second": round((result.finished - result.to_retry) / result.elapsed_s, 2)
-        if result.elapsed_s
-        else 0.0,
+        "works per second": round(finished / result.elapsed_s, 2) if result.elapsed_s else 0.0,
     }
 
 
@@ -160,8 +158,8 @@ def _with_full_text(result: PassResult) -> int:
     return result.saved - result.html_only
 
 
-def _the_year(catalog: Catalog, year: Years) -> Mapping[str, Any]:
-    """Where the year stands, whichever passes brought it there."""
+def _year_metadata(catalog: Catalog, year: Years) -> Mapping[str, Any]:
+    """The state of the year after all passes so far."""
     counts, due = catalog.queue_counts(year), catalog.next_due(year)
     waiting = {"host": "string", "works": "int", "from": "string", "until": "string", "why": "string"}
     known: dict[str, Any] = {
@@ -171,11 +169,11 @@ def _the_year(catalog: Catalog, year: Years) -> Mapping[str, Any]:
         "waiting": counts.parked + counts.retry,
         "still to do": counts.queued_due,
         "coverage": round(counts.done / counts.total, 4) if counts.total else 0.0,
-        "how works ended": shown.outcome_table(catalog.outcome_counts(year)),
-        "waiting for": shown.table(
+        "how works ended": outcome_table(catalog.outcome_counts(year)),
+        "waiting for": ui_table(
             waiting,
             [
-                (p.group, p.count, shown.moment(p.earliest), shown.moment(p.latest), p.reason)
+                (p.group, p.count, format_time(p.earliest), format_time(p.latest), p.reason)
                 for p in catalog.parked(year)
             ],
         ),

@@ -1,12 +1,13 @@
-"""`manifest_parquet`: what the catalog learnt since the last export, as new parts, which `telemetry.lake` writes."""
+"""`manifest_parquet`: the catalog's rows since the last export, as new Parquet parts; `lake.writer` writes them."""
 
 import dagster as dg
 
-from docstokg_assets.defs import metadata as shown
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
+from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
 from docstokg_assets.defs.partitions import years
 from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of
 from docstokg_assets.lake.views import export_new_rows, views_file
+from resources.catalog.catalog import Catalog
 from resources.dagster_resources import CatalogResource
 
 
@@ -17,7 +18,7 @@ from resources.dagster_resources import CatalogResource
     kinds={"python", "parquet", "duckdb"},
     owners=["team:content-download"],
     code_version="1",
-    metadata=shown.columns("manifest_parquet"),
+    metadata=column_metadata("manifest_parquet"),
 )
 def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
     """The manifest for analysis: every attempt and every outcome, as Parquet by year under `lake/`.
@@ -28,7 +29,7 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
     with handle_step_errors(context):
         config = configuration(catalog)
         lake = config.lake_files()
-        with catalog.open(config.data_root) as opened:
+        with Catalog.open(config.catalog_location) as opened:
             opened.report_progress(context.run.run_id, {"year": year_of(context), "phase": "exporting"})
             exported = export_new_rows(opened, lake)
     return dg.MaterializeResult(
@@ -36,8 +37,8 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
             "dagster/row_count": exported.attempts + exported.outcomes,
             "attempts": exported.attempts,
             "outcomes": exported.outcomes,
-            "parts": shown.table({"part": "path"}, [(part,) for part in exported.parts]),
-            "lake": shown.place(lake.place),
-            **({"DuckDB views": shown.place(views)} if (views := views_file(lake)) else {}),
+            "parts": ui_table({"part": "path"}, [(part,) for part in exported.parts]),
+            "lake": ui_path(lake.place),
+            **({"DuckDB views": ui_path(views)} if (views := views_file(lake)) else {}),
         }
     )

@@ -1,20 +1,22 @@
-"""`resolver_plans`: which copies of each work of a year will be tried, in which order. Plans are made in `plans.py`."""
+"""`resolver_plans`: which copies of each work of a year will be tried, in which order. `domain.plans` makes the plans."""
 
 from datetime import UTC, datetime
 from itertools import chain
 
 import dagster as dg
 
-from docstokg_assets.defs import metadata as shown
 from docstokg_assets.defs.assets.openalex_works import openalex_works
-from docstokg_assets.defs.partitions import newest_year, years
-from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of
+from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
+from docstokg_assets.defs.partitions import years
+from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of, years_of
 from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.runs.run import open_snapshot, resolvers_of
+from docstokg_assets.runs.planning import plan_works
+from docstokg_assets.runs.services import resolvers_of
 from docstokg_assets.sources.deletions import DeletionCounts, deleted_of_years, without_deleted
-from docstokg_assets.sources.listing import plan_works
+from docstokg_assets.sources.listing import open_snapshot
+from resources.catalog.catalog import Catalog
 from resources.dagster_resources import CatalogResource
 
 _FIRST_HOSTS = """
@@ -30,7 +32,7 @@ GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 20
     kinds={"python", "parquet", "sqlite"},
     owners=["team:content-download"],
     code_version="2",
-    metadata=shown.columns("resolver_plans"),
+    metadata=column_metadata("resolver_plans"),
 )
 def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
     """How each work will be looked for: its known copies in the order of trying, and the providers that must be asked.
@@ -41,15 +43,14 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
     from where the snapshot is, are not looked for; their files stay.
     """
     year = year_of(context)
-    of = (year, 0) if year == newest_year() else (year,)
     with handle_step_errors(context):
         config = configuration(catalog)
         lake = config.lake_files()
-        with catalog.open(config.data_root) as opened:
+        with Catalog.open(config.catalog_location) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
-            snapshot = open_snapshot(config) if config.openalex.source == "snapshot" else None
-            deleted, ended = deleted_of_years(snapshot, lake, opened, of), DeletionCounts()
-            listed = chain.from_iterable(works_of_year(lake, each) for each in of)
+            snapshot = open_snapshot(config.openalex) if config.openalex.source == "snapshot" else None
+            deleted, ended = deleted_of_years(snapshot, lake, opened, years_of(year)), DeletionCounts()
+            listed = chain.from_iterable(works_of_year(lake, each) for each in years_of(year))
             works = without_deleted(listed, deleted, opened, ended)
             planned = plan_works(
                 works, resolvers_of(config), config.rate_limit, opened, LakeWriter(lake), datetime.now(UTC)
@@ -72,7 +73,7 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
             "without a known copy": planned.without_candidate,
             "deleted at OpenAlex": ended.works,
             "deleted there, kept here": ended.kept,
-            "asked first": shown.table({"host": "string", "resolver": "string", "works": "int"}, first_hosts),
-            "folder": shown.place(f"{lake.place}/plans/year={year}"),
+            "asked first": ui_table({"host": "string", "resolver": "string", "works": "int"}, first_hosts),
+            "folder": ui_path(f"{lake.place}/plans/year={year}"),
         }
     )

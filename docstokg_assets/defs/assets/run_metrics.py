@@ -1,17 +1,19 @@
-"""`run_metrics`: the indicators of a year and the report on it. Measured by `telemetry.metrics`, worded by `telemetry.report`."""
+"""`run_metrics`: the indicators of a year, computed by `reporting.metrics`, and its report, written by `reporting.report`."""
 
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from docstokg_assets.defs import metadata as shown
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
+from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_text_table
 from docstokg_assets.defs.partitions import years
 from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.reporting.metrics import Scope, metric_rows
+from docstokg_assets.reporting.metrics import metric_rows
 from docstokg_assets.reporting.plot import as_markdown
 from docstokg_assets.reporting.report import build_report, headline, tables, to_markdown
+from resources.catalog.catalog import Catalog
 from resources.dagster_resources import CatalogResource
 from resources.whole_file import whole_file
 
@@ -23,7 +25,7 @@ from resources.whole_file import whole_file
     kinds={"python", "duckdb", "parquet"},
     owners=["team:content-download"],
     code_version="1",
-    metadata=shown.columns("run_metrics"),
+    metadata=column_metadata("run_metrics"),
     # A nightly delta that no longer comes is seen here, and nowhere else.
     freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=72), warn_window=timedelta(hours=36)),
 )
@@ -37,24 +39,24 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
     with handle_step_errors(context):
         config = configuration(catalog)
         root, lake = config.data_root, config.lake_files()
-        with catalog.open(root) as opened:
+        with Catalog.open(config.catalog_location) as opened:
             opened.report_progress(context.run.run_id, {"year": year, "phase": "measuring"})
-            report = build_report(lake, root, Scope(year), opened, now, config.artifact_root)
+            report = build_report(lake, root, WorkScope(year), opened, now, config.artifact_root)
         LakeWriter(lake).append("metrics", metric_rows(report.slis, now))
     text, path = to_markdown(report), root / "reports" / f"{year}.md"
     with whole_file(path) as temp:
         temp.write_text(text, encoding="utf-8")
     context.log.info(headline(report))
     numbers = {name: round(value, 4) for name, value in report.slis.values().items() if value is not None}
-    shown_tables = {table.title: shown.text_table(table.columns, table.rows) for table in tables(report)}
+    report_tables = {table.title: ui_text_table(table.columns, table.rows) for table in tables(report)}
     return dg.MaterializeResult(
         metadata={
             "in a sentence": headline(report),
             "in a picture": dg.MetadataValue.md(as_markdown(report.slis)),
             "report": dg.MetadataValue.md(text),
-            **shown_tables,
+            **report_tables,
             **numbers,
-            "report file": shown.place(path),
-            "run folder": shown.place(root / context.run.run_id),
+            "report file": ui_path(path),
+            "run folder": ui_path(root / context.run.run_id),
         }
     )

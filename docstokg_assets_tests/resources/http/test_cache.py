@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
-from docstokg_assets.reporting.metrics import Scope, compute_slis
-from docstokg_assets.runs.run import DownloadRun, export_lake, open_services
+from docstokg_assets.reporting.metrics import compute_slis
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
-from docstokg_assets.sources.listing import Collected
 from docstokg_assets_tests.support.servers import Valkey
 from resources.http.cache import HttpCache
 from resources.http.cache_stores import CacheUnavailable, RedisStore, SqliteStore
@@ -656,11 +657,11 @@ def test_a_second_run_on_a_new_catalog_asks_little_again(
         )
         with open_services(config) as services:
             with DownloadRun(services) as run:
-                run.store_and_enqueue(run.collect("publication_year:2024", None, Collected()))
-                run.drain(of_run=True)
-            export_lake(services)
+                run.store_and_enqueue(run.collect("publication_year:2024"))
+                run.drain(run.own_works)
+            services.export_lake()
         with open_lake(config.lake_files()) as con:
-            shares.append(compute_slis(con, Scope(run_id=run.run_id)).cache_hit_ratio)
+            shares.append(compute_slis(con, WorkScope(run_id=run.run_id)).cache_hit_ratio)
         asked.append(len(sandbox.arrivals()))
     assert shares[1] is not None and shares[1] >= 0.4 and asked[1] < asked[0]
     assert (tmp_path / "two" / "PDF").is_dir()

@@ -14,7 +14,8 @@ import pytest
 
 from docstokg_assets.config import load_config
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.runs.run import DownloadRun, Services, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services, open_services
 from resources.clock import SystemClock
 from resources.http.attempts import AttemptLog
 from resources.http.errors import HostClosed
@@ -105,7 +106,7 @@ def test_the_dispatcher_slows_down_when_it_is_told_to(services: Services, web: W
             for n in range(1, 6)
         ]
         run.store_and_enqueue(works)
-        result = run.drain(of_run=True, deadline_s=20)
+        result = run.drain(run.own_works, deadline_s=20)
     assert result.saved == 5
     times = web.arrivals[1:]
     assert all(sum(start <= moment < start + 1.0 for moment in times) <= 5 for start in times)

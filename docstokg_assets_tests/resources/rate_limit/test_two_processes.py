@@ -12,10 +12,10 @@ import yaml
 
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.config.hash import plain
-from docstokg_assets.runs.run import DownloadRun, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox.mix import ARCHETYPES
-from docstokg_assets.sources.listing import Collected
 from docstokg_assets_tests.support.configs import ConfigFor
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -24,11 +24,12 @@ PROJECT = Path(__file__).resolve().parents[3]
 PASS = """
 import sys
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.runs.run import DownloadRun, open_services
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 
 with open_services(ContentDownloadConfig.from_yaml(sys.argv[1], env={})) as services, DownloadRun(services) as run:
     print("ready", flush=True)
-    run.drain(year=int(sys.argv[2]), deadline_s=11.0)
+    run.drain(WorkScope(int)(sys.argv[2]), deadline_s=11.0)
 """
 SLOW_S = 3.6  # longer than the interval, so that the limit alone would let a second request in
 
@@ -43,7 +44,7 @@ def test_two_processes_keep_arxiv_at_one_connection_and_one_request_in_three_sec
     with Sandbox.start(tmp_path / "box", works_per_year=8, years=(2023, 2024), mix=mix) as box:
         config = config_for(box, limits=True, resolvers__order=["arxiv"])
         with open_services(config) as services, DownloadRun(services) as run:
-            run.store_and_enqueue(run.collect("", None, Collected()))
+            run.store_and_enqueue(run.collect(""))
         box.reset()
         box.add_fault(host="*arxiv.org", delay=SLOW_S)
         running = [_start(tmp_path, config, year) for year in (2023, 2024)]
