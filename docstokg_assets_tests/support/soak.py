@@ -584,3 +584,13 @@ def keep(soak: Soak, folder: Path) -> None:
     shutil.copytree(soak.data_root, folder / "data-root", dirs_exist_ok=True)
     (folder / "arrivals.json").write_text(json.dumps(soak.box.arrivals()))
     (folder / "violations.json").write_text(json.dumps(soak.box.violations()))
+
+
+def short_form(folder: Path, seed: int = 2) -> Audit:
+    """Half a minute of it, for a test: stops (one longer than a lease), kills, a full disk if root, hostile answers; no
+    clock steps, which need libfaketime. AssertionError with the whole report when there is a finding."""
+    plan = SoakPlan(works=200, seconds=24.0, seed=seed, gap_s=4.0, drain_s=60.0)
+    with soak_over(plan, folder) as soak:
+        result = soak.run()
+        assert not result.findings, "\n".join([*soak.log, soak.report()])
+    return result
