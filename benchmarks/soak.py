@@ -5,7 +5,7 @@
 
 `content pull` and `content resume` run side by side over the sandbox. They are stopped and woken again (also for longer than
 `download.lease_s`), killed, and started again; the disk fills up and is emptied (a tmpfs: only as root); the wall clock steps
-(`--clock-steps`, with libfaketime: `apt install faketime`); PostgreSQL is frozen and restarted (`--catalog postgres`); 2 % of all
+(`--clock-steps`; a C compiler `cc` is needed); PostgreSQL is frozen and restarted (`--catalog postgres`); 2 % of all
 addresses answer with something hostile, and no two copies of a PDF are equal, so that a file that was replaced is seen. One
 undisturbed run ends it. Then an auditor without code of ours looks at catalog, files, attempts and manifests
 (`docstokg_assets_tests/support/audit.py`), and at the limits that the sandbox has counted.
@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from docstokg_assets_tests.support.soak import FAKETIME, SoakPlan, keep, schedule, soak_over
+from docstokg_assets_tests.support.soak import SoakPlan, keep, schedule, soak_over
 
 
 def main() -> int:
@@ -44,8 +45,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=None, help="for logs; a temporary one when not given")
     parser.add_argument("--keep", action="store_true", help="copy the data root and the arrivals to --folder")
     options = parser.parse_args()
-    if options.clock_steps and not FAKETIME.exists():
-        parser.error(f"--clock-steps needs {FAKETIME}: apt install faketime")
+    if options.clock_steps and shutil.which("cc") is None:
+        parser.error("--clock-steps needs a C compiler, cc")
     if options.keep and options.folder is None:
         parser.error("--keep needs --folder")
     plan = SoakPlan(

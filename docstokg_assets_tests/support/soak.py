@@ -36,7 +36,6 @@ from docstokg_assets_tests.support.servers import Postgres
 ROOT = Path(__file__).parents[2]
 YEAR = 2024
 QUERY = ("--query", f"publication_year:{YEAR}")
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 DISK = "4g"
 WOKEN_S = 1.0  # a request that arrives so soon after its process was woken was under way when it was stopped
 START_S = 40.0  # disturbances begin when the first work is finished, or after so long
@@ -120,6 +119,55 @@ def schedule(plan: SoakPlan) -> list[Disturbance]:
         found.append(Disturbance(at, kind, chance.randrange(len(SLOTS)), seconds, amount))
         at += chance.expovariate(1 / plan.gap_s)
     return found
+
+
+# -- the wall clock ----------------------------------------------------------------------------------------------------
+
+# libfaketime 0.9.10 is of no use here: under it `time.sleep` of Python fails (EINVAL) when the monotonic clock is left alone.
+STEPPED_CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+static volatile long *step;
+static int (*real)(clockid_t, struct timespec *);
+__attribute__((constructor)) static void begin(void) {
+    const char *name = getenv("SOAK_CLOCK");
+    int file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    void *seen = file < 0 ? MAP_FAILED : mmap(0, sizeof(long), PROT_READ, MAP_SHARED, file, 0);
+    if (seen != MAP_FAILED) step = seen;
+}
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    if (!real) real = (int (*)(clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(clock, now);
+    if (!failed && step && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += *step;
+    return failed;
+}
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    now->tv_sec = exact.tv_sec;
+    now->tv_usec = exact.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *place) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (place) *place = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+def build_stepped_clock(folder: Path) -> Path:
+    """A library that adds the seconds in the file SOAK_CLOCK to the wall clock of a process; the monotonic one stays."""
+    (folder / "clock.c").write_text(STEPPED_CLOCK)
+    library = folder / "clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, folder / "clock.c", "-ldl"], check=True)
+    return library
 
 
 # -- hostile answers ---------------------------------------------------------------------------------------------------
@@ -225,7 +273,7 @@ class Soak:
     freezes: list[tuple[str, float, float]] = field(default_factory=list)  # slot, from, until
     outages: list[tuple[float, float]] = field(default_factory=list)  # of disk or database, from, until
     seconds: dict[str, float] = field(default_factory=dict)
-    clock_offset: float = 0.0
+    clock_offset: int = 0
     _undo: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _database_frozen: bool = False
 
@@ -278,7 +326,9 @@ class Soak:
             sections["storage"] = {"backend": "postgres", "url": self.postgres.url}
         (self.folder / "content.yaml").write_text(yaml.safe_dump(sections))
         (self.folder / "logs").mkdir()
-        (self.folder / "clock").write_text("+0s")
+        if "clock step" in self.plan.kinds():
+            (self.folder / "clock").write_bytes(bytes(8))
+            build_stepped_clock(self.folder)
 
     # -- the disturbed part
 
@@ -318,10 +368,8 @@ class Soak:
         }
         if "clock step" in self.plan.kinds():
             environment |= {
-                "LD_PRELOAD": str(FAKETIME),
-                "FAKETIME_TIMESTAMP_FILE": str(self.folder / "clock"),
-                "FAKETIME_CACHE_DURATION": "1",
-                "DONT_FAKE_MONOTONIC": "1",
+                "LD_PRELOAD": str(self.folder / "clock.so"),
+                "SOAK_CLOCK": str(self.folder / "clock"),
             }
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -376,9 +424,9 @@ class Soak:
         elif event.kind == "full disk":
             self._fill_disk(event, until)
         elif event.kind == "clock step":
-            self.clock_offset += event.amount
-            (self.folder / "clock.new").write_text(f"{self.clock_offset:+.0f}s")
-            os.replace(self.folder / "clock.new", self.folder / "clock")
+            self.clock_offset += int(event.amount)
+            with (self.folder / "clock").open("r+b") as file:
+                file.write(self.clock_offset.to_bytes(8, sys.byteorder, signed=True))
         else:
             applied = self._disturb_database(event, until)
         self.done[event.kind if applied else f"{event.kind}, left out"] += 1
@@ -588,7 +636,7 @@ def keep(soak: Soak, folder: Path) -> None:
 
 def short_form(folder: Path, seed: int = 2) -> Audit:
     """Half a minute of it, for a test: stops (one longer than a lease), kills, a full disk if root, hostile answers; no
-    clock steps, which need libfaketime. AssertionError with the whole report when there is a finding."""
+    clock steps, which need a C compiler. AssertionError with the whole report when there is a finding."""
     plan = SoakPlan(works=200, seconds=24.0, seed=seed, gap_s=4.0, drain_s=60.0)
     with soak_over(plan, folder) as soak:
         result = soak.run()
