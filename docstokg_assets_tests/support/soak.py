@@ -40,6 +40,7 @@ DISK = "4g"
 WOKEN_S = 1.0  # a request that arrives so soon after its process was woken was under way when it was stopped
 START_S = 40.0  # disturbances begin when the first work is finished, or after so long
 END_S = 30.0  # time to end in order after SIGTERM
+CHILD_S = 5.0  # time for its children to end after it
 STALE_S = 100_000.0  # so old are the parts of killed processes made before the last run, which has to remove them then
 
 Kind = Literal["stop", "long stop", "kill", "full disk", "clock step", "database freeze", "database restart"]
@@ -116,7 +117,8 @@ def schedule(plan: SoakPlan) -> list[Disturbance]:
         }.get(kind, 0.0)
         step = chance.choice(CLOCK_STEPS_S)
         amount = step if kind == "clock step" else float(chance.choice((4096, 65_536, 1_048_576)))
-        found.append(Disturbance(at, kind, chance.randrange(len(SLOTS)), seconds, amount))
+        slot = chance.randrange(len(SLOTS)) if found else 0  # the first long stop is for the one that has works by then
+        found.append(Disturbance(at, kind, slot, seconds, amount))
         at += chance.expovariate(1 / plan.gap_s)
     return found
 
@@ -518,8 +520,7 @@ class Soak:
                 self.result.find("no process shows a stack trace", what)
             elif not self._may_end_with(code, one, text):
                 self.result.find("a process ends with an exit code that fits", what)
-            with suppress(ProcessLookupError):
-                os.killpg(one.process.pid, 0)
+            if _lives(one.process.pid, CHILD_S):
                 self.result.find("no child outlives its process", f"group {one.process.pid} of {one.log.name}")
 
     def _may_end_with(self, code: int, one: Running, text: str) -> bool:
@@ -589,6 +590,17 @@ def _table(counted: Counter[str]) -> list[str]:
     return [f"  {count:7}  {name}" for name, count in counted.most_common()]
 
 
+def _lives(group: int, seconds: float) -> bool:
+    """Whether a process of the group is still there after so long."""
+    end = time.monotonic() + seconds
+    with suppress(ProcessLookupError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(0.05)
+        return True
+    return False
+
+
 def _user_agent(slot: str) -> str:
     return f"soak-{slot}/1"
 
@@ -637,7 +649,7 @@ def keep(soak: Soak, folder: Path) -> None:
 def short_form(folder: Path, seed: int = 2) -> Audit:
     """Half a minute of it, for a test: stops (one longer than a lease), kills, a full disk if root, hostile answers; no
     clock steps, which need a C compiler. AssertionError with the whole report when there is a finding."""
-    plan = SoakPlan(works=200, seconds=24.0, seed=seed, gap_s=4.0, drain_s=60.0)
+    plan = SoakPlan(works=200, seconds=24.0, seed=seed, gap_s=4.0, drain_s=120.0)
     with soak_over(plan, folder) as soak:
         result = soak.run()
         assert not result.findings, "\n".join([*soak.log, soak.report()])
