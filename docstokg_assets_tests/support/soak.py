@@ -110,7 +110,7 @@ def schedule(plan: SoakPlan) -> list[Disturbance]:
         kind = first.pop(0) if first else chance.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
         seconds = {
             "stop": chance.uniform(0.2, min(5.0, plan.lease_s / 2)),
-            "long stop": plan.lease_s * chance.uniform(1.2, 1.8),
+            "long stop": plan.lease_s * chance.uniform(1.5, 2.0),
             "full disk": chance.uniform(1.0, 4.0),
             "database freeze": chance.uniform(2.0, min(45.0, plan.seconds / 6)),
             "database restart": chance.uniform(0.2, 3.0),
@@ -339,7 +339,7 @@ class Soak:
         ended_at = [0.0 for _ in SLOTS]
         events: list[Disturbance] = []
         looked, under_way = time.monotonic(), False
-        while (now := time.monotonic()) - began < self.plan.seconds:
+        while (now := time.monotonic()) - began < self.plan.seconds or not under_way:
             while events and began + events[0].at <= now:
                 event = events.pop(0)
                 self._apply(event, running[event.slot])
