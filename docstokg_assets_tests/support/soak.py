@@ -178,7 +178,7 @@ def build_stepped_clock(folder: Path) -> Path:
 def hostile_answers() -> dict[str, dict[str, Any]]:
     """By name, as fields of the sandbox's `Fault`."""
     empty = gzip.compress(b"", mtime=0)
-    for _ in range(5):
+    for _ in range(4):  # with the innermost, five codings; each unpacks to a thousand members
         empty = gzip.compress(empty * 1000, mtime=0)
     zeros = gzip.compress(gzip.compress(bytes(100_000_000), 1, mtime=0), mtime=0)
     noise = random.Random(0).randbytes(60_000)
@@ -546,9 +546,9 @@ class Soak:
                 (seen["limit"], until)
                 for arrival in window
                 for slot, _, until in self.freezes
-                if arrival["user_agent"].startswith(_user_agent(slot)) and 0 <= arrival["time"] - until < WOKEN_S
+                if _user_agent(slot) in arrival["user_agent"] and 0 <= arrival["time"] - until < WOKEN_S
             } - excused
-            senders = ", ".join(f"{a['user_agent'].split('/')[0]} {a['time'] - seen['time']:+.2f} s" for a in window)
+            senders = ", ".join(f"{_sender(a['user_agent'])} {a['time'] - seen['time']:+.2f} s" for a in window)
             evidence = f"{seen['limit']}: {seen['seen']} in {seen['seconds']} s, {seen['count']} allowed ({senders})"
             if woken:
                 excused.add(min(woken))
@@ -603,6 +603,10 @@ def _lives(group: int, seconds: float) -> bool:
 
 def _user_agent(slot: str) -> str:
     return f"soak-{slot}/1"
+
+
+def _sender(user_agent: str) -> str:
+    return next((slot.name for slot in SLOTS if _user_agent(slot.name) in user_agent), "unknown")
 
 
 def _remount(disk: Path, size: str) -> None:
