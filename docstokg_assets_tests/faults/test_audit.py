@@ -6,13 +6,14 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.audit import Audit, audit
 from docstokg_assets_tests.support.program import FAST, NAMED, Place
-from docstokg_assets_tests.support.soak import SoakPlan, schedule
+from docstokg_assets_tests.support.soak import Soak, SoakPlan, schedule
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +99,23 @@ def test_the_same_seed_disturbs_in_the_same_way() -> None:
     assert schedule(plan) == schedule(plan) != schedule(other)
     assert {event.kind for event in schedule(plan)} == set(plan.kinds())
     assert any(event.seconds > plan.lease_s for event in schedule(plan))
+
+
+class Counted:
+    """A sandbox that has seen three requests to arXiv: one in time, one just after its sender was woken, one too early."""
+
+    def arrivals(self) -> list[dict[str, object]]:
+        senders = (("pull", 100.0), ("resume", 101.0), ("pull", 102.0))
+        return [{"host": "arxiv.org", "time": at, "user_agent": f"x soak-{who}/1"} for who, at in senders]
+
+    def violations(self) -> list[dict[str, object]]:
+        limit = {"limit": "arxiv", "host": "arxiv.org", "seconds": 3.0, "count": 1, "seen": 2}
+        return [limit | {"time": at} for at in (101.0, 102.0)]
+
+
+def test_a_stop_excuses_one_request_and_no_more(tmp_path: Path) -> None:
+    soak = Soak(SoakPlan(1, 1.0, 1), tmp_path, cast(Sandbox, Counted()), tmp_path)
+    soak.freezes.append(("resume", 90.0, 100.5))
+    soak._judge_limits()
+    assert [finding.evidence[:5] for finding in soak.result.apart] == ["arxiv"]
+    assert rules(soak.result) == {"no limit is exceeded at the server"} and len(soak.result.findings) == 1
