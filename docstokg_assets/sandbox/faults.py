@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any
+from zlib import crc32
 
 from .files import WALLS
 from .wire import Request, Response, redirect
+
+_VALIDATORS = ("ETag", "Last-Modified", "Accept-Ranges")
 
 
 @dataclass
@@ -21,6 +24,8 @@ class Fault:
     host: str = "*"  # glob over the host
     path: str = "*"  # glob over path and query
     method: str = "*"
+    name: str = ""  # for those who read the list; with `share` it also says which addresses are meant
+    share: float = 1.0  # of the addresses that match: always the same ones, whatever the order of the requests
     times: int | None = None
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -38,6 +43,7 @@ class Fault:
     close: bool = False  # close without an answer
     endless: bool = False  # a chunked body that never ends
     no_length: bool = False  # no Content-Length; the connection is closed after the body
+    stamp: bool = False  # a PDF sent whole ends with a line of its own, so that no two copies are equal; no ETag
     used: int = 0
 
     @classmethod
@@ -58,6 +64,7 @@ class Fault:
             fnmatchcase(request.host, self.host.lower())
             and (self.path == "*" or fnmatchcase(target, self.path) or fnmatchcase(request.path, self.path))
             and self.method in ("*", request.method)
+            and (self.share >= 1.0 or crc32(f"{self.name} {request.host}{target}".encode()) < self.share * 2**32)
         )
 
     @property
@@ -91,6 +98,9 @@ class Fault:
         response.endless, response.length = self.endless, not self.no_length
         response.drip = self.drip or response.drip
         response.header_drip = self.header_drip or response.header_drip
+        if self.stamp and response.status == 200 and response.body.startswith(b"%PDF-"):
+            response.body += b"%% copy %d\n" % self.used
+            response.headers = [(name, value) for name, value in response.headers if name not in _VALIDATORS]
         if self.truncate is not None:
             response.send = self.truncate
         return response

@@ -80,9 +80,9 @@ class Windows:
         window.append(now)
         if len(window) <= count:
             return True
-        self.violations.append(
-            {"time": now, "limit": name, "host": request.host, "path": request.path, "seen": len(window)}
-        )
+        seen = {"time": now, "limit": name, "host": request.host, "path": request.path, "seen": len(window)}
+        allowed = {"count": count, "seconds": seconds, "user_agent": request.headers.get("user-agent", "")}
+        self.violations.append(seen | allowed)
         if self.enforce:
             window.pop()  # refused requests do not count
         return not self.enforce

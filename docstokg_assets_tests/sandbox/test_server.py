@@ -251,6 +251,21 @@ def test_a_fault_applies_to_the_first_requests_only(box: Sandbox, web: requests.
     assert web.get("https://doi.org/doiRA/10.1/x").status_code == 200
 
 
+def test_a_fault_with_a_share_always_meets_the_same_addresses(box: Sandbox, web: requests.Session) -> None:
+    box.add_fault(host="doi.org", name="any", share=0.25, status=503)
+    first, again = ([web.get(f"https://doi.org/10.1/{n}").status_code for n in range(80)] for _ in range(2))
+    assert first == again and 8 <= first.count(503) <= 34
+
+
+def test_stamped_pdfs_are_never_equal(box: Sandbox, web: requests.Session) -> None:
+    _, url = gold_at(box, "aurora")
+    plain = web.get(url).content
+    box.add_fault(stamp=True)
+    one, other = web.get(url), web.get(url)
+    assert one.content != other.content and all(copy.content.startswith(plain) for copy in (one, other))
+    assert "ETag" not in one.headers and int(one.headers["Content-Length"]) == len(one.content)
+
+
 def test_faults_spoil_bodies(box: Sandbox, web: requests.Session) -> None:
     _, url = gold_at(box, "aurora")
     size = len(web.get(url).content)
