@@ -180,7 +180,7 @@ def test_fault_20_no_output_of_the_program_shows_a_secret(box: Sandbox, tmp_path
         ["pull", *place, "--query", "no_such_field:1"],
     )
     assert not any("Traceback" in output for output in outputs), outputs
-    assert "set aside" in outputs[0] and "***" in outputs[3]  # they did say something
+    assert "skipped" in outputs[0] and "***" in outputs[3]  # they did say something
     asked = [arrival["path"] for arrival in box.arrivals()]
     assert any(KEY in path for path in asked), "the key was not used"
     assert any(path.startswith("/good.pdf") and TOKEN in path for path in asked), "a link with a token was not followed"
