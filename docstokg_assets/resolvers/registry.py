@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import orjson
 from pydantic import Field, SecretStr
 
 from docstokg_assets.domain.plans import Candidate, Target, Tier
@@ -94,13 +95,26 @@ Candidates = Iterator[Candidate]
 
 @dataclass(frozen=True)
 class Example:
-    """A test case that the test suite collects: the work, the answers fed in order, and the expected URLs or reason."""
+    """A test case that the test suite collects: the work, the answers fed in order, and the expected URLs or reason.
+
+    An answer is a Response, or the body of one as `answer` takes it.
+    """
 
     work: Work
-    answers: Sequence[Response] = ()
+    answers: Sequence[Any] = ()
     urls: Sequence[str] = ()
     context: ResolverContext = field(default_factory=ResolverContext)
     reason: Reason = Reason.OK
+
+    def __post_init__(self) -> None:
+        answers = tuple(given if isinstance(given, Response) else answer(given) for given in self.answers)
+        object.__setattr__(self, "answers", answers)
+
+
+def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer for an example: bytes as they are, anything else as JSON."""
+    kind, content = ("text/html", body) if isinstance(body, bytes) else ("application/json", orjson.dumps(body))
+    return Response(status, "", {"content-type": kind, **(headers or {})}, content)
 
 
 class Resolver:

@@ -10,7 +10,7 @@ import pytest
 import docstokg_assets.resolvers as package
 from docstokg_assets.domain.plans import Plan, Target, Tier, make_plan
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.resolvers.answers import answer
+from docstokg_assets.resolvers import answer
 from docstokg_assets.resolvers.registry import (
     REGISTRY,
     Resolver,
