@@ -33,6 +33,7 @@ _MARKUP = re.compile(
     r"(?:\s[\w:.-]+\s?=[^<>]*)?\s?/?>"
 )
 _AGENCIES = ("crossref", "datacite")
+_YEAR = re.compile(r"[12][0-9]{3}(?:\.0)?")
 _DATE = re.compile(r"([0-9]{4})-[0-9]{2}-[0-9]{2}")
 
 
@@ -128,7 +129,8 @@ def work_from_openalex(record: Any) -> Work:
         doi=doi,
         arxiv_id=normalize_arxiv(ids.get("arxiv")) or normalize_arxiv(doi) or _arxiv_id_among(places),
         pmid=normalize_pmid(ids.get("pmid")),
-        pmcid=normalize_pmcid(ids.get("pmcid")) or _first(normalize_pmcid(place.get("id")) for place in places),
+        pmcid=normalize_pmcid(ids.get("pmcid"))
+        or next(filter(None, (normalize_pmcid(p.get("id")) for p in places)), None),
         type=text(raw.get("type"), 64),
         language=text(raw.get("language"), 16),
         is_oa=is_oa if isinstance(is_oa, bool) else None,
@@ -155,11 +157,7 @@ def kept_url(value: Any) -> str | None:
 
 def _year(value: Any, date: str | None) -> int | None:
     for candidate in (value, date[:4] if date and _DATE.fullmatch(date) else None):
-        if (
-            isinstance(candidate, (int, str, float))
-            and not isinstance(candidate, bool)
-            and re.fullmatch(r"[12][0-9]{3}(?:\.0)?", str(candidate))
-        ):
+        if isinstance(candidate, int | str | float) and _YEAR.fullmatch(str(candidate)):
             return int(float(candidate))
     return None
 
@@ -202,18 +200,12 @@ def _location(place: Mapping[str, Any]) -> Location:
 def _arxiv_id_among(places: list[Mapping[str, Any]]) -> str | None:
     """The newest version is wanted, so a version in a location's address is dropped."""
     for place in places:
-        ident = place.get("id")
-        names = (
-            ident.removeprefix("pmh:") if isinstance(ident, str) else None,
-            place.get("landing_page_url"),
-            place.get("pdf_url"),
-        )
-        for name in names:
+        for name in (place.get("id"), place.get("landing_page_url"), place.get("pdf_url")):
             # Of a URL or an OAI name only: a bare number in these fields says nothing about arXiv.
-            if isinstance(name, str) and "arxiv" in name.lower() and (found := normalize_arxiv(name)):
+            if (
+                isinstance(name, str)
+                and "arxiv" in name.lower()
+                and (found := normalize_arxiv(name.removeprefix("pmh:")))
+            ):
                 return arxiv_without_version(found)
     return None
-
-
-def _first(values: Iterator[str | None]) -> str | None:
-    return next((value for value in values if value), None)

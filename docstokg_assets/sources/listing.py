@@ -76,9 +76,8 @@ class Source:
         try:
             return cls.from_lines(settings.source, str(file), read_lines(file))
         except OSError as error:
-            raise FolderError(
-                f"{file} cannot be read: {error.strerror}. Correct openalex.{settings.source}_file."
-            ) from None
+            remedy = f"Correct openalex.{settings.source}_file."
+            raise FolderError(f"{file} cannot be read: {error.strerror}. {remedy}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +228,7 @@ def works_of_filter(
 
 
 def works_of_snapshot(
-    snapshot: Snapshot,
-    year: int | None,
-    since: dt.date | None,
-    keep: Keep,
-    max_works: int | None,
-    collected: Collected,
+    snapshot: Snapshot, year: int | None, since: dt.date | None, keep: Keep, max_works: int | None, collected: Collected
 ) -> Iterator[Work]:
     """Yield the works of a year from a snapshot's folders after `since`. Raises SourceError at the end if a file broke off."""
     broken: SourceError | None = None
