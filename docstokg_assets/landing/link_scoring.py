@@ -43,73 +43,52 @@ def _row(why: str, said: str, file: str = r"(?!)", around: str = r"(?!)", by_hea
     return NotTheArticle(why, said_, file_, around_, by_heading)
 
 
+# fmt: off
 NOT_THE_ARTICLE: tuple[NotTheArticle, ...] = (
-    _row(
-        "supplement",
-        r"suppl[ei]|append(?:ix|ices)|additional files?|supporting info|data ?set|multimedia|\banexo|\bannexe|\banhang"
-        r"|приложени|补充|附件|付録|보충",
-        r"suppl[ei]|[-_]suppl?\b|append(?:ix|ices)|\bmmc[0-9]|moesm|_esm\b|[-_.]sapp\b|[-_]sm\b|[-_]si[-_0-9.]"
-        r"|supporting|_app[0-9]|[-_.]s[0-9]{1,3}\.pdf|dataset",
-        r"suppl|appendix|additional-file|supporting-info|attach_additional",
-        by_heading=True,
-    ),
-    _row(
-        "references",
-        r"^\W*(?:[0-9ivx]+\W+)?(?:references?|bibliograph\w*|literature(?: cited)?|notes|works cited|literatur\w*"
-        r"|referencias|referências|références|литература|参考文献|참고문헌)\W*$|\bcit(?:ing|ed) (?:by|articles?)",
-        around=r"\b(?:refs|references?|cited|citing|footnotes?|endnotes?)\b|reflist|ref-list|references|bibliograph"
-        r"|citation-list|citedby|cited-by",
-        by_heading=True,
-    ),
-    _row(
-        "related",
-        r"(?:related|recommended|similar|previous|next|other|more|popular|most read|most viewed|latest) (?:articles?"
-        r"|papers?|content|publications?|items?|works?)|you may also|readers? also",
-        around=r"related|recommend|similar|most-?(?:read|view|cited|popular)|trending|also-?read|latest-articles|popular"
-        r"|(?:other|more|next|prev|previous)[-_]?articles?|carousel",
-        by_heading=True,
-    ),
-    _row(
-        "issue",
-        r"(?:full|whole|entire|complete|this) (?:issue|volume|book|proceedings)|front ?matter|back ?matter"
-        r"|table of contents|editorial board|masthead|cover (?:page|image)|sumario|sommaire|inhaltsverzeichnis"
-        r"|(?:número|numéro) compl",
-        r"front[-_ ]?matter|back[-_ ]?matter|masthead|[-_]toc\b|booktoc|(?:full|whole)[-_]?issue|issue[-_]?pdf"
-        r"|title[-_]?page",
-        r"\btoc\b|table-of-contents|obj_issue|issue-(?:item|toc|pdf|cover)|toc-?(?:article|item|entry)|search-results?"
-        r"|article-list|obj_article_summary",
-    ),
-    _row(
-        "guidelines",
-        r"(?:author|reviewer|submission|user|style)s?'? (?:guide|guidelines|information|instructions|manual|agreement)"
-        r"|guide for|guidelines? for|instructions? (?:for|to)|(?:information )?for authors|(?:manuscript|article|paper"
-        r"|word|latex) template|copyright (?:form|transfer|notice|agreement)|(?:licen[cs]e|deposit"
-        r"|transfer) (?:agreement|form)|checklist|brochure|\bfl[iy]er\b|media kit|terms (?:of|and)|privacy (?:policy"
-        r"|notice|statement)|cookie policy|price list|call for papers|order form|subscription|catalogue?"
-        r"|modern slavery|annual report|\bfaq\b|\bhelp\b|disclosure form|(?:get|install) (?:adobe|acrobat)"
-        r"|acrobat reader|adobe reader|directrices|normas (?:para|de)|instrucciones|consignes|правила",
-        r"guide(?:lines?)?[-_ ]?(?:for|to)[-_ ]|authors?[-_ ]?guide|for[-_]?authors|template|agreement|checklist"
-        r"|brochure|fl[iy]er|media[-_]?kit|user[-_]?(?:guide|manual)|terms[-_]?of|privacy[-_]?policy|policies"
-        r"|price[-_]?list|order[-_]?form|coi[-_]?disclosure|call[-_]for[-_]papers|leaflet",
-        r"guidelines|for-authors|author-info|cookie|advert|sponsor|\bads?\b|author-guide",
-    ),
-    _row(
-        "companion",
-        r"\b(?:slides?|poster|presentation|video|audio|transcript)\b|figures? (?:only|pdf)|peer[- ]review"
-        r"|reviewers?'? (?:comments|reports?)|decision letter|reporting summary|review history|author response"
-        r"|correction|erratum|corrigendum|\bcitations?\b|bibtex|\bris\b|metadata|first page|preview|sample|extract\b"
-        r"|^\W*(?:view |download )?abstracts?\W*$|abstracts? (?:only|book)|book of abstracts|cover letter|summary pdf"
-        r"|statistics",
-        r"slides|poster|figures|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)"
-        r"|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary|downloadtable|downloadfigure|googlepreview",
-        r"\bfig(?:ure)?s?\b|\btable-(?:wrap|download|responsive-tools)|peer-review|review-history",
-    ),
-    _row(
-        "paywall",
-        r"purchase|\bbuy\b|\brent\b|subscribe|request (?:a )?(?:copy|pdf|full)|\blog ?in\b|sign in"
-        r"|institutional access|get access",
-    ),
+    _row("supplement", r"suppl[ei]|append(?:ix|ices)|additional files?|supporting info|data ?set|multimedia|\banexo"
+         r"|\bannexe|\banhang|приложени|补充|附件|付録|보충",
+         file=r"suppl[ei]|[-_]suppl?\b|append(?:ix|ices)|\bmmc[0-9]|moesm|_esm\b|[-_.]sapp\b|[-_]sm\b|[-_]si[-_0-9.]"
+         r"|supporting|_app[0-9]|[-_.]s[0-9]{1,3}\.pdf|dataset",
+         around=r"suppl|appendix|additional-file|supporting-info|attach_additional", by_heading=True),
+    _row("references", r"^\W*(?:[0-9ivx]+\W+)?(?:references?|bibliograph\w*|literature(?: cited)?|notes|works cited"
+         r"|literatur\w*|referencias|referências|références|литература|参考文献|참고문헌)\W*$|\bcit(?:ing|ed) (?:by|articles?)",
+         around=r"\b(?:refs|references?|cited|citing|footnotes?|endnotes?)\b|reflist|ref-list|references|bibliograph"
+         r"|citation-list|citedby|cited-by", by_heading=True),
+    _row("related", r"(?:related|recommended|similar|previous|next|other|more|popular|most read|most viewed"
+         r"|latest) (?:articles?|papers?|content|publications?|items?|works?)|you may also|readers? also",
+         around=r"related|recommend|similar|most-?(?:read|view|cited|popular)|trending|also-?read|latest-articles"
+         r"|popular|(?:other|more|next|prev|previous)[-_]?articles?|carousel", by_heading=True),
+    _row("issue", r"(?:full|whole|entire|complete|this) (?:issue|volume|book|proceedings)|front ?matter|back ?matter"
+         r"|table of contents|editorial board|masthead|cover (?:page|image)|sumario|sommaire|inhaltsverzeichnis"
+         r"|(?:número|numéro) compl",
+         file=r"front[-_ ]?matter|back[-_ ]?matter|masthead|[-_]toc\b|booktoc|(?:full|whole)[-_]?issue|issue[-_]?pdf"
+         r"|title[-_]?page",
+         around=r"\btoc\b|table-of-contents|obj_issue|issue-(?:item|toc|pdf|cover)|toc-?(?:article|item|entry)"
+         r"|search-results?|article-list|obj_article_summary"),
+    _row("guidelines", r"(?:author|reviewer|submission|user|style)s?'? (?:guide|guidelines|information|instructions"
+         r"|manual|agreement)|guide for|guidelines? for|instructions? (?:for|to)|(?:information )?for authors"
+         r"|(?:manuscript|article|paper|word|latex) template|copyright (?:form|transfer|notice|agreement)"
+         r"|(?:licen[cs]e|deposit|transfer) (?:agreement|form)|checklist|brochure|\bfl[iy]er\b|media kit|terms (?:of"
+         r"|and)|privacy (?:policy|notice|statement)|cookie policy|price list|call for papers|order form|subscription"
+         r"|catalogue?|modern slavery|annual report|\bfaq\b|\bhelp\b|disclosure form|(?:get|install) (?:adobe|acrobat)"
+         r"|acrobat reader|adobe reader|directrices|normas (?:para|de)|instrucciones|consignes|правила",
+         file=r"guide(?:lines?)?[-_ ]?(?:for|to)[-_ ]|authors?[-_ ]?guide|for[-_]?authors|template|agreement|checklist"
+         r"|brochure|fl[iy]er|media[-_]?kit|user[-_]?(?:guide|manual)|terms[-_]?of|privacy[-_]?policy|policies"
+         r"|price[-_]?list|order[-_]?form|coi[-_]?disclosure|call[-_]for[-_]papers|leaflet",
+         around=r"guidelines|for-authors|author-info|cookie|advert|sponsor|\bads?\b|author-guide"),
+    _row("companion", r"\b(?:slides?|poster|presentation|video|audio|transcript)\b|figures? (?:only|pdf)"
+         r"|peer[- ]review|reviewers?'? (?:comments|reports?)|decision letter|reporting summary|review history"
+         r"|author response|correction|erratum|corrigendum|\bcitations?\b|bibtex|\bris\b|metadata|first page|preview"
+         r"|sample|extract\b|^\W*(?:view |download )?abstracts?\W*$|abstracts? (?:only|book)|book of abstracts"
+         r"|cover letter|summary pdf|statistics",
+         file=r"slides|poster|figures|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)"
+         r"|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary|downloadtable|downloadfigure"
+         r"|googlepreview",
+         around=r"\bfig(?:ure)?s?\b|\btable-(?:wrap|download|responsive-tools)|peer-review|review-history"),
+    _row("paywall", r"purchase|\bbuy\b|\brent\b|subscribe|request (?:a )?(?:copy|pdf|full)|\blog ?in\b|sign in"
+         r"|institutional access|get access"),
 )
+# fmt: on
 
 # What links to the article say beside "PDF", in the languages of the large national platforms.
 _SPOKEN_WORDS = """

@@ -50,12 +50,12 @@ class Rule:
     name: str = ""  # of the meta or field; the type of a link; a class or id of an anchor
     host: str = ""  # applies to this host and its subdomains
     generator: str = ""  # applies to pages made by this software
-    part: str = ""  # stands in the address, in lower case
-    match: re.Pattern[str] | None = None  # is found in the address; …
-    template: str | None = None  # … and replaced by this
-    label: re.Pattern[str] | None = None  # is found in what the link says
-    read: Reader | None = None  # takes addresses out of a longer text
-    certain: bool = False  # the page declares it: where it stands is not asked
+    part: str = ""  # a text that the URL must contain, in lower case; checked first, because it is cheap
+    match: re.Pattern[str] | None = None  # a pattern that must be found in the URL; …
+    template: str | None = None  # … what it matches is replaced by this
+    label: re.Pattern[str] | None = None  # a pattern that must be found in the text of the link
+    read: Reader | None = None  # extracts URLs from a longer text
+    certain: bool = False  # the page declares it: the surroundings of the link are not judged
 
 
 def pattern(text: str) -> re.Pattern[str]:

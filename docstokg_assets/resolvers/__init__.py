@@ -60,17 +60,8 @@ __all__ += ["ApiResolver", "DepositResolver", "Example", "IndexResolver", "Resol
 __all__ += ["Candidates", "Resolution", "ResolverContext", "ResolverResult"]
 __all__ += ["Budget", "KeyedSettings", "ResolverSettings", "Spent"]
 __all__ += ["build_resolvers", "clear_resolver_caches", "load_resolvers"]
-__all__ += [
-    "answer",
-    "api_request",
-    "bad_answer",
-    "batchable_request",
-    "failure",
-    "json_of",
-    "nothing",
-    "phrase",
-    "result_of",
-]
+__all__ += ["answer", "api_request", "bad_answer", "batchable_request", "failure", "json_of"]
+__all__ += ["nothing", "phrase", "result_of"]
 __all__ += ["JsonObject", "dig", "items", "mapping", "objects", "text"]
 __all__ += ["indexed_doi", "license_name", "names_doi", "normalize_arxiv", "normalize_doi", "normalize_openalex_id"]
 __all__ += ["normalize_pmcid", "normalize_pmid", "normalize_url"]

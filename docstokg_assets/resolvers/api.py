@@ -73,12 +73,8 @@ class IndexResolver(ApiResolver):
         records = self.records(mapping(data))
         if not isinstance(records, list):
             return None
-        doi = work.doi or ""
-        own = [
-            record
-            for record in map(mapping, records)
-            if any(answers.names_doi(value, doi) for value in self.dois(record))
-        ]
+        found = map(mapping, records)
+        own = [record for record in found if any(answers.names_doi(doi, work.doi or "") for doi in self.dois(record))]
         return (candidate for record in own for candidate in self.copies(record))
 
     def search(self, doi: str, context: ResolverContext) -> Request:

@@ -12,13 +12,9 @@ _FIELDS = "halId_s,doiId_s,fileMain_s,files_s,licence_s,openAccess_bool"
 
 _WORK = kit.Work("W1", doi="10.5555/peerj.99001")
 _HAL = "https://hal.science/hal-04999999v1"
-_DEPOSIT = {
-    "doiId_s": "10.5555/peerj.99001",
-    "openAccess_bool": True,
-    "licence_s": "http://creativecommons.org/licenses/by/",
-    "fileMain_s": f"{_HAL}/document",
-    "files_s": [f"{_HAL}/file/paper.pdf", f"{_HAL}/file/data.csv"],
-}
+_RIGHTS = {"openAccess_bool": True, "licence_s": "http://creativecommons.org/licenses/by/"}
+_FILES = {"fileMain_s": f"{_HAL}/document", "files_s": [f"{_HAL}/file/paper.pdf", f"{_HAL}/file/data.csv"]}
+_DEPOSIT = {"doiId_s": "10.5555/peerj.99001", **_RIGHTS, **_FILES}
 
 
 def _found(*deposits: kit.JsonObject) -> kit.JsonObject:

@@ -34,12 +34,8 @@ _LISTED = (
 _EMPTY = b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>'
 _FIRST, _SECOND = (f"s3://pmc-oa-opendata/PMC9900001.{n}/PMC9900001.{n}" for n in (1, 2))
 _MANUSCRIPT = {"is_manuscript": True, "license_code": "TDM", "pdf_url": f"{_SECOND}.pdf?md5=0"}
-_ARTICLE = {
-    "is_manuscript": False,
-    "license_code": "CC BY",
-    "pdf_url": f"{_FIRST}.pdf?md5=0",
-    "xml_url": f"{_FIRST}.xml",
-}
+_FILES = {"pdf_url": f"{_FIRST}.pdf?md5=0", "xml_url": f"{_FIRST}.xml?md5=1"}
+_ARTICLE = {"is_manuscript": False, "license_code": "CC BY", **_FILES}
 _UNKNOWN = {"requested-id": "10.5555/2", "status": "error", "errmsg": "Identifier not found in PMC"}
 _MISSING = kit.answer(b"<Error/>", 404)
 

@@ -16,14 +16,9 @@ _WORK = kit.Work("W1", doi="10.5555/peerj.99001")
 _CONTACT = kit.ResolverContext(contact_email="us@docs.test")
 _PDF, _PMC = "https://peerj.com/articles/99001.pdf", "https://pmc.ncbi.nlm.nih.gov/articles/PMC9900001"
 _DOI_PAGE, _REPOSITORY = "https://doi.org/10.5555/peerj.99001", "https://repo.example/handle/1"
+_PUBLISHED = {"url_for_landing_page": _DOI_PAGE, "url_for_pdf": _PDF, "license": "cc-by", "version": "publishedVersion"}
 _LOCATIONS = [
-    {
-        "license": "cc-by",
-        "url": _PDF,
-        "url_for_landing_page": _DOI_PAGE,
-        "url_for_pdf": _PDF,
-        "version": "publishedVersion",
-    },
+    _PUBLISHED,
     {"license": None, "url": _PMC, "url_for_landing_page": _PMC, "url_for_pdf": None},
     {"url": _REPOSITORY, "url_for_landing_page": _REPOSITORY},
     {"url_for_pdf": "https://arxiv.org/pdf/2401.00001", "version": "submittedVersion"},

@@ -15,13 +15,8 @@ from resources.settings import SettingsError
 
 _DATES = ("from_publication_date", "to_publication_date")
 # Names of the API that are short for a way through the record.
-_WAYS = {
-    "is_oa": "open_access.is_oa",
-    "oa_status": "open_access.oa_status",
-    "author.id": "authorships.author.id",
-    "institutions.id": "authorships.institutions.id",
-    "openalex": "id",
-}
+_WAYS = {name: f"authorships.{name}" for name in ("author.id", "institutions.id")}
+_WAYS |= {"openalex": "id", **{name: f"open_access.{name}" for name in ("is_oa", "oa_status")}}
 _LOCATION = (
     *("is_oa", "is_accepted", "is_published", "license", "version"),
     *("source.id", "source.issn", "source.issn_l", "source.type", "source.is_oa", "source.is_in_doaj"),

@@ -146,14 +146,9 @@ class OpenAlexApi:
                 works.append(work_from_openalex(record))
             except UnreadableRecord as error:
                 aside.append(SetAside(f"record {position} of the page", str(error)))
-        count = meta.get("count")
-        return WorksPage(
-            works=tuple(works),
-            set_aside=tuple(aside),
-            next_cursor=text(meta.get("next_cursor"), 4096) if body["results"] else None,
-            count=count if isinstance(count, int) else None,
-            raw_count=len(body["results"]),
-        )
+        cursor = text(meta.get("next_cursor"), 4096) if body["results"] else None
+        count = meta["count"] if isinstance(meta.get("count"), int) else None
+        return WorksPage(tuple(works), tuple(aside), cursor, count, len(body["results"]))
 
     def _read_json(self, response: Response) -> Any:
         if not response.ok:
