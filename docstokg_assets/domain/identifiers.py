@@ -7,6 +7,7 @@ such an identifier. It is idempotent.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -119,15 +120,13 @@ def normalize_openalex_id(value: Any) -> str | None:
 
 def parse_identifier(text: str) -> Identifier | None:
     """What kind of identifier a person wrote down; an arXiv DOI counts as arXiv, bare digits as nothing."""
-    if value := normalize_openalex_id(text):
-        return Identifier("openalex", value)
-    if value := normalize_arxiv(text):
-        return Identifier("arxiv", value)
-    if value := normalize_pmcid(text):
-        return Identifier("pmcid", value)
-    if value := normalize_doi(text):
-        return Identifier("doi", value)
-    return None
+    found = ((kind, normalize(text)) for kind, normalize in _NORMALIZERS.items())
+    return next((Identifier(kind, value) for kind, value in found if value), None)
+
+
+_NORMALIZERS: dict[IdentifierKind, Callable[[Any], str | None]] = {
+    "openalex": normalize_openalex_id, "arxiv": normalize_arxiv, "pmcid": normalize_pmcid, "doi": normalize_doi,
+}  # fmt: skip
 
 
 def normalize_url(value: Any) -> str | None:
@@ -148,9 +147,8 @@ def _fit_url(value: str) -> str | None:
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         return None
-    if "\\" in parts.netloc:  # some read it as a slash, and so another host
-        return None
-    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host):
+    # some read a backslash as a slash, and so another host
+    if "\\" in parts.netloc or parts.scheme not in ("http", "https") or not _HOST.fullmatch(host):
         return None
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
 

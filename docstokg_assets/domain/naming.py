@@ -22,10 +22,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 # Ids that stand for themselves: OpenAlex ids, and lower-case ones that look neither like those nor as if hashed.
 _PLAIN_ID = re.compile(r"W[0-9]+|(?!w[0-9]+\Z)(?!.*-[0-9a-f]{16}\Z)[a-z0-9._-]+")
 _EXTENSION = re.compile(r"[a-z0-9]{1,8}")
-_EXTENDED_NAME = re.compile(
-    r"filename\*\s*=\s*[\w-]{0,40}'[^']{0,40}'([^;\s]{1,500})", re.IGNORECASE | re.ASCII
-)  # RFC 5987
-_PLAIN_NAME = re.compile(r'filename\s*=\s*("[^"]{0,500}"|[^;\s"]{1,500})', re.IGNORECASE)
+_EXTENDED_NAME = re.compile(r"(?ai)filename\*\s*=\s*[\w-]{0,40}'[^']{0,40}'([^;\s]{1,500})")  # RFC 5987
+_PLAIN_NAME = re.compile(r'(?i)filename\s*=\s*("[^"]{0,500}"|[^;\s"]{1,500})')
 USUAL = {  # the first one where nobody says more
     Kind.PDF: (".pdf",),
     Kind.PDF_UNKNOWN: (".pdf",),

@@ -42,20 +42,21 @@ class Verdict:
 
 PdfValidator = Callable[[Work, str, Path], Verdict]
 
-SAME, OTHER = 0.7, 0.4  # share of the title's words that stand together in the text: from here on, up to here
-_ENOUGH_TEXT = 400  # letters without which a missing title says nothing,
-_PLENTY_OF_TEXT = 2000  # and without which that none of its words is there does not
-_LONG_TITLE = 5  # words of some length
-_STEM = 5  # letters by which words are taken for the same
-_SHORT_TITLE = 8
-_MAIN_TITLE = 15
+# Share of the title's words that occur close together in the text: at least SAME for the same title, at most OTHER for another.
+SAME, OTHER = 0.7, 0.4
+_ENOUGH_TEXT = 400  # letters that a text must have before a missing title counts
+_PLENTY_OF_TEXT = 2000  # letters that a text must have before it counts that none of the title's words occurs
+_LONG_TITLE = 5  # words, each of at least _STEM letters
+_STEM = 5  # first letters in which words agree that are taken for the same
+_SHORT_TITLE = 8  # letters; a shorter title cannot be compared
+_MAIN_TITLE = 15  # letters; a shorter main title is not looked for without its subtitle
 
 _ENGLISH = frozenset({"the", "of", "and", "in", "to", "for", "with", "on", "by", "from", "is", "are", "that"})
 _DOI = re.compile(r"\b10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\"<>]+")
 _ARXIV_STAMP = re.compile(r"(?i)\barxiv:\s?([0-9]{4}\.[0-9]{4,5}|[a-z-]+(?:\.[A-Z]{2})?/[0-9]{7})")
 _HYPHENATED = re.compile(r"(?<=\w)[-\u00ad\u2010]\s*\n\s*(?=\w)")
 _WORD = re.compile(r"\w+")
-# scripts that are written without spaces: their words are taken two letters at a time
+# scripts written without spaces: their words are compared in pairs of letters
 _DENSE = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]")
 
 _SUPPLEMENT = re.compile(
@@ -76,33 +77,33 @@ _FRONT = re.compile(
 def validate_pdf(work: Work, url: str, facts: PdfFacts) -> Verdict:
     """The verdict on a file that was downloaded for `work` from `url`."""
     if facts.limit is not None:
-        return Verdict(
-            (Flag.VALIDATOR_LIMIT,), f"reading it went past the limit of {facts.limit}", Reason.VALIDATOR_LIMIT
-        )
+        evidence = f"reading it went past the limit of {facts.limit}"
+        return Verdict((Flag.VALIDATOR_LIMIT,), evidence, Reason.VALIDATOR_LIMIT)
     if facts.fault is not None:
         return Verdict((Flag.UNREADABLE,), facts.fault)
     if facts.pages is None:
         return Verdict((Flag.ENCRYPTED,), "a password is needed to open it")
-    supplement, plain = _supplement(work, url, facts)
-    if plain:
+    supplement, certain = _supplement(work, url, facts)
+    if certain:
         return Verdict((Flag.SUPPLEMENT,), supplement, Reason.WRONG_PAPER)
-    flags = [Flag.ENCRYPTED] if facts.encrypted else []
-    if supplement:
-        flags.append(Flag.SUPPLEMENT)
-    mismatch, strong = _mismatch(work, facts)
-    if mismatch:
-        flags.append(Flag.SUSPECT_MISMATCH)
+    mismatch, certain = _mismatch(work, facts)
+    has_body = _BODY.search(facts.text)
+    front = _FRONT.search(facts.text[:600]) and not _FRONT.search(work.title or "")
+    seen = {
+        Flag.ENCRYPTED: facts.encrypted,
+        Flag.SUPPLEMENT: supplement,
+        Flag.SUSPECT_MISMATCH: mismatch,
+        Flag.ABSTRACT_ONLY: facts.pages == 1 and _ABSTRACT.search(facts.text) and not has_body,
+        Flag.FRONT_MATTER: front and not has_body,
+    }
     evidence = "; ".join(filter(None, (mismatch, supplement)))
-    if facts.pages == 1 and _ABSTRACT.search(facts.text) and not _BODY.search(facts.text):
-        flags.append(Flag.ABSTRACT_ONLY)
-    if _FRONT.search(facts.text[:600]) and not _FRONT.search(work.title or "") and not _BODY.search(facts.text):
-        flags.append(Flag.FRONT_MATTER)
-    return Verdict(tuple(flags), evidence, Reason.WRONG_PAPER if strong else None)
+    flags = tuple(flag for flag, is_seen in seen.items() if is_seen)
+    return Verdict(flags, evidence, Reason.WRONG_PAPER if certain else None)
 
 
 def _supplement(work: Work, url: str, facts: PdfFacts) -> tuple[str, bool]:
-    """What speaks for a supplement, and whether it is plain. In the margin of an article the words only tell that it has one,
-    and a text that shows our title and an article's body is the article, whatever was set before them."""
+    """Evidence that the file is a supplement, and whether it is certain. In the margin of an article the words only say that
+    there is one; a text with the work's title and the parts of an article is the article, whatever precedes them."""
     if work.type == "supplementary-materials" or _SUPPLEMENT.search(work.title or ""):
         return "", False
     if _SUPPLEMENT_URL.search(url.partition("?")[0]):
@@ -118,7 +119,8 @@ def _supplement(work: Work, url: str, facts: PdfFacts) -> tuple[str, bool]:
 
 
 def _mismatch(work: Work, facts: PdfFacts) -> tuple[str, bool]:
-    """What speaks against the file, and whether it is plain: another identifier and another title, and ours nowhere."""
+    """Evidence that the file is another paper, and whether it is certain: another identifier and another title, and those of
+    the work nowhere."""
     said = "\n".join([facts.text, *facts.metadata.values()])
     alike = _title_likeness(work.title, facts)
     if (alike is not None and alike >= SAME) or _names_our_work(work, said):
@@ -131,7 +133,7 @@ def _mismatch(work: Work, facts: PdfFacts) -> tuple[str, bool]:
     if other and (work.doi or work.arxiv_id):
         return f"it calls itself {other}{', and has another title' if another_title else ''}", another_title
     nothing_of_it = another_title and _another_subject(work.title or "", facts)
-    if other and another_title:  # the DOI may be ours, which nobody told us
+    if other and another_title:  # the DOI may be that of the work, which no source named
         return f"it calls itself {other}, and has another title", nothing_of_it
     if nothing_of_it:
         return "its first pages have not one of the words of the title", True
@@ -141,13 +143,12 @@ def _mismatch(work: Work, facts: PdfFacts) -> tuple[str, bool]:
 
 
 def _another_subject(title: str, facts: PdfFacts) -> bool:
-    """Whether not one of the longer words of a long title is anywhere on pages full of text. Told of English alone: titles are
-    often translated into it, and then the words of the paper are others."""
+    """Whether none of the longer words of a long title occurs on pages full of text. Only if both are English: titles of papers
+    in other languages are often translated into English, so their words do not occur in the paper."""
     words = {word[:_STEM] for word in _tokens(title, _STEM)}
     if len(words) < _LONG_TITLE or not _is_english(title) or not _is_english(facts.text):
         return False
-    said = "\n".join([facts.text, *facts.metadata.values()])
-    squashed = _squashed(said)
+    squashed = _squashed("\n".join([facts.text, *facts.metadata.values()]))
     return len(squashed) >= _PLENTY_OF_TEXT and not any(word in squashed for word in words)
 
 
@@ -180,13 +181,13 @@ def _dois(text: str) -> set[str]:
 
 
 def _one_family(one: str, other: str) -> bool:
-    """A version, a part, or a DOI that a line break has cut."""
+    """Whether one DOI begins with the other: a version, a part, or a DOI that a line break has cut."""
     return one.startswith(other) or other.startswith(one)
 
 
 def _title_likeness(title: str | None, facts: PdfFacts) -> float | None:
-    """How much of the title stands together in the file's own title or on its first pages, 0 to 1; None when that cannot be told:
-    a title of a word or two, or a text in another script."""
+    """The share of the title's words that occur close together in the file's title or on its first pages, 0 to 1; None when they
+    cannot be compared: a title of a word or two, or a text in another script."""
     squashed = _squashed(title or "")
     if len(squashed) < _SHORT_TITLE:
         return None
@@ -195,8 +196,8 @@ def _title_likeness(title: str | None, facts: PdfFacts) -> float | None:
     wanted = [squashed, main] if len(main) >= _MAIN_TITLE else [squashed]
     if any(form in _squashed(text) for text in shown for form in wanted):
         return 1.0
-    words = set(_tokens(title or "", 4))
-    words = words if len(words) > 2 else set(_tokens(title or "", 2))
+    long_words = set(_tokens(title or "", 4))
+    words = long_words if len(long_words) > 2 else set(_tokens(title or "", 2))
     if len(words) < 3 or _another_script(title or "", facts.text):
         return None
     shortest = min(map(len, words))
@@ -204,7 +205,7 @@ def _title_likeness(title: str | None, facts: PdfFacts) -> float | None:
 
 
 def _best_window(words: set[str], text: list[str]) -> float:
-    """The largest share of `words` that stands within a stretch of the text that is little longer than the title."""
+    """The largest share of `words` that occurs within a stretch of the text a little longer than the title."""
     window: deque[str] = deque()
     inside: Counter[str] = Counter()
     best = 0
@@ -249,5 +250,5 @@ def _registrant(identifier: str) -> str | None:
 
 
 def _script(letter: str) -> str:
-    """LATIN, CYRILLIC, CJK …: how Unicode names a letter begins so."""
+    """LATIN, CYRILLIC, CJK …: the first word of the letter's Unicode name."""
     return unicodedata.name(letter, "?").partition(" ")[0]

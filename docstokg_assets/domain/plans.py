@@ -6,21 +6,15 @@ candidates, failures) is in `SearchState`.
 
 from __future__ import annotations
 
-import hashlib
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Protocol
-
-import orjson
+from typing import Any
 
 from docstokg_assets.domain.works import Work
 from resources.http.canonical import canonical_url, host_of
-
-log = logging.getLogger(__name__)
 
 
 class Tier(StrEnum):
@@ -105,53 +99,7 @@ class Plan:
     hash: str
 
 
-DELETED_PLAN = (
-    "deleted"  # stands for the hash of a work that is not to be looked for: no plan has it, not even one without steps
-)
-
-
-class Planner(Protocol):
-    """The part of a resolver that planning uses; `docstokg_assets.resolvers.Resolver` implements it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def tier(self) -> Tier: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def api_host(self) -> str | None: ...
-    def applies(self, work: Work) -> bool: ...
-    def ask_tier(self, work: Work) -> Tier: ...
-    def candidates(self, work: Work) -> Sequence[Candidate]: ...
-
-
-def make_plan(work: Work, resolvers: Iterable[Planner]) -> Plan:
-    """Candidates by tier and rank, each URL once; resolvers to query stand where they will be queried."""
-    if work.deleted:
-        return Plan(work.work_id, (), DELETED_PLAN)
-    steps: list[PlanStep] = []
-    for resolver in resolvers:
-        try:
-            if resolver.applies(work):
-                steps += _steps_of(resolver, work)
-        except Exception:  # it costs neither the work nor the other resolvers
-            log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
-    steps.sort(key=lambda step: (step.tier.order, step.rank))
-    unique: dict[str, PlanStep] = {}
-    for step in steps:
-        unique.setdefault(step.candidate.key if step.candidate else f"deferred {step.resolver}", step)
-    rows = [[step.tier, step.resolver, key if step.candidate else None] for key, step in unique.items()]
-    digest = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
-    return Plan(work.work_id, tuple(unique.values()), digest)
-
-
-def _steps_of(resolver: Planner, work: Work) -> list[PlanStep]:
-    steps = [PlanStep(c.tier, c.resolver, c.rank, c) for c in resolver.candidates(work)]
-    if resolver.api_host is not None:
-        asked = PlanStep(resolver.ask_tier(work), resolver.name, resolver.rank, asks_host=resolver.api_host)
-        steps.insert(0, asked)
-    return steps
+DELETED_PLAN = "deleted"  # instead of the hash, for a work that is not searched for; no plan has this hash
 
 
 def plan_columns(plans: Iterable[tuple[Work, Plan]], planned_at: datetime) -> dict[str, list[Any]]:

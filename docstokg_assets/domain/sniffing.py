@@ -10,9 +10,8 @@ from resources.records import Kind
 _JUNK_BYTES = 1024  # that a PDF may have before its beginning
 SNIFF_BYTES = _JUNK_BYTES + len(b"%PDF-")
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|script|meta)\b", re.IGNORECASE)
-_ROOT = re.compile(
-    rb"<(?:!doctype\s+)?([A-Za-z_][\w.:-]*)", re.IGNORECASE
-)  # a long list of entities may come before the root
+# a long list of entities may come before the root
+_ROOT = re.compile(rb"<(?:!doctype\s+)?([A-Za-z_][\w.:-]*)", re.IGNORECASE)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _FULL_TEXT_ROOTS = frozenset(
     {b"article", b"pmc-articleset", b"tei", b"teicorpus", b"book-part", b"full-text-retrieval-response"}
@@ -37,9 +36,7 @@ def sniff(start: bytes, content_type: str | None) -> Kind | None:
         return Kind.XML
     if text.startswith(b"<?xml") and name != b"html":
         return None
-    if _HTML.search(text):
-        return Kind.HTML
-    return Kind.HTML if content_type == "text/html" and text else None
+    return Kind.HTML if _HTML.search(text) or (content_type == "text/html" and text) else None
 
 
 def _as_utf8(start: bytes) -> bytes:
@@ -59,6 +56,4 @@ def pdf_fault(size: int, tail: bytes) -> str | None:
     _, marker, behind = tail.rpartition(b"%%EOF")
     if not marker:
         return "has no end marker"
-    if _HTML.search(behind):
-        return _HTML_BEHIND
-    return None
+    return _HTML_BEHIND if _HTML.search(behind) else None

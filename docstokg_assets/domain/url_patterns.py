@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 from resources.http.redact import carries_credentials
 
-_ENOUGH = 3  # times that a pattern must have shown, and as often for each time that it did not
+_ENOUGH = 3  # hits that a pattern needs, for each miss if there are several
 _MOST_FAMILIES = 10_000
 _MOST_ADDRESSES = 20  # of one family
 _WORD = re.compile(r"[0-9a-z]{4,}")
-_DIGITS = 3  # a word with so many of them is a number of an article
+_DIGITS = 3  # digits that a word must have to be taken for the number of an article
 
-_Parts = tuple[str, ...]  # what stands around the part that the DOI gives
+_Parts = tuple[str, ...]  # a URL or a DOI, split at the part that they share
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class UrlPatternCache:
     """Shared by all works of a run. Thread-safe."""
 
     def __init__(self) -> None:
-        self._families: dict[_Parts, _Family] = {}  # by what their DOIs have in common
+        self._families: dict[_Parts, _Family] = {}  # by the parts that their DOIs have in common
         self._lock = threading.Lock()
 
     def learn(self, doi: str, url: str) -> None:
@@ -54,7 +54,7 @@ class UrlPatternCache:
             known = tuple(doi.lower().split(part))
             family = self._families.pop(known, None) or _Family()
             if len(self._families) >= _MOST_FAMILIES:
-                self._families.pop(next(iter(self._families)))  # the one of which nothing was found for longest
+                self._families.pop(next(iter(self._families)))  # the one with the oldest find
             self._families[known] = family
             family.found += 1
             family.addresses[tuple(url.split(part))] += 1

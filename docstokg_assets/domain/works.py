@@ -12,15 +12,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-from docstokg_assets.domain.identifiers import (
-    arxiv_without_version,
-    normalize_arxiv,
-    normalize_doi,
-    normalize_openalex_id,
-    normalize_pmcid,
-    normalize_pmid,
-    normalize_url,
-)
+from docstokg_assets.domain import identifiers as ids
 from docstokg_assets.domain.json_access import items, mapping, text
 from resources.http.redact import without_credentials
 
@@ -33,6 +25,7 @@ _MARKUP = re.compile(
     r"(?:\s[\w:.-]+\s?=[^<>]*)?\s?/?>"
 )
 _AGENCIES = ("crossref", "datacite")
+_YEAR = re.compile(r"[12][0-9]{3}(?:\.0)?")
 _DATE = re.compile(r"([0-9]{4})-[0-9]{2}-[0-9]{2}")
 
 
@@ -111,11 +104,11 @@ class UnreadableRecord(ValueError):
 def work_from_openalex(record: Any) -> Work:
     """The work that an OpenAlex record describes. A strange field counts as absent; only a missing id is fatal."""
     raw = mapping(record)
-    ids = mapping(raw.get("ids"))
-    work_id = normalize_openalex_id(raw.get("id")) or normalize_openalex_id(ids.get("openalex"))
+    known = mapping(raw.get("ids"))
+    work_id = ids.normalize_openalex_id(raw.get("id")) or ids.normalize_openalex_id(known.get("openalex"))
     if work_id is None:
         raise UnreadableRecord(f"no OpenAlex work id: {text(repr(raw.get('id') if raw else record), 80)}")
-    doi = normalize_doi(raw.get("doi")) or normalize_doi(ids.get("doi"))
+    doi = ids.normalize_doi(raw.get("doi")) or ids.normalize_doi(known.get("doi"))
     open_access = mapping(raw.get("open_access"))
     is_oa = open_access.get("is_oa")
     places = list(_raw_locations(raw))
@@ -126,9 +119,10 @@ def work_from_openalex(record: Any) -> Work:
         year=_year(raw.get("publication_year"), date),
         publication_date=date if date and _DATE.fullmatch(date) else None,
         doi=doi,
-        arxiv_id=normalize_arxiv(ids.get("arxiv")) or normalize_arxiv(doi) or _arxiv_id_among(places),
-        pmid=normalize_pmid(ids.get("pmid")),
-        pmcid=normalize_pmcid(ids.get("pmcid")) or _first(normalize_pmcid(place.get("id")) for place in places),
+        arxiv_id=ids.normalize_arxiv(known.get("arxiv")) or ids.normalize_arxiv(doi) or _arxiv_id_among(places),
+        pmid=ids.normalize_pmid(known.get("pmid")),
+        pmcid=ids.normalize_pmcid(known.get("pmcid"))
+        or next(filter(None, (ids.normalize_pmcid(p.get("id")) for p in places)), None),
         type=text(raw.get("type"), 64),
         language=text(raw.get("language"), 16),
         is_oa=is_oa if isinstance(is_oa, bool) else None,
@@ -149,17 +143,13 @@ def plain_title(value: Any) -> str | None:
 
 def kept_url(value: Any) -> str | None:
     """A URL from a source, without the credentials in it, because works are stored."""
-    url = normalize_url(value)
+    url = ids.normalize_url(value)
     return None if url is None else without_credentials(url)
 
 
 def _year(value: Any, date: str | None) -> int | None:
     for candidate in (value, date[:4] if date and _DATE.fullmatch(date) else None):
-        if (
-            isinstance(candidate, (int, str, float))
-            and not isinstance(candidate, bool)
-            and re.fullmatch(r"[12][0-9]{3}(?:\.0)?", str(candidate))
-        ):
+        if isinstance(candidate, int | str | float) and _YEAR.fullmatch(str(candidate)):
             return int(float(candidate))
     return None
 
@@ -187,33 +177,19 @@ def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:
 
 
 def _location(place: Mapping[str, Any]) -> Location:
-    source = mapping(place.get("source"))
-    return Location(
-        landing_url=kept_url(place.get("landing_page_url")),
-        pdf_url=kept_url(place.get("pdf_url")),
-        is_oa=place.get("is_oa") is True,
-        version=text(place.get("version"), 32),
-        license=text(place.get("license"), 64),
-        source=text(source.get("display_name")),
-        source_type=text(source.get("type"), 32),
-    )
+    source, is_oa = mapping(place.get("source")), place.get("is_oa") is True
+    landing_url, pdf_url = kept_url(place.get("landing_page_url")), kept_url(place.get("pdf_url"))
+    version, license_ = text(place.get("version"), 32), text(place.get("license"), 64)
+    name, source_type = text(source.get("display_name")), text(source.get("type"), 32)
+    return Location(landing_url, pdf_url, is_oa, version, license_, name, source_type)
 
 
 def _arxiv_id_among(places: list[Mapping[str, Any]]) -> str | None:
     """The newest version is wanted, so a version in a location's address is dropped."""
     for place in places:
-        ident = place.get("id")
-        names = (
-            ident.removeprefix("pmh:") if isinstance(ident, str) else None,
-            place.get("landing_page_url"),
-            place.get("pdf_url"),
-        )
-        for name in names:
+        for name in (place.get("id"), place.get("landing_page_url"), place.get("pdf_url")):
             # Of a URL or an OAI name only: a bare number in these fields says nothing about arXiv.
-            if isinstance(name, str) and "arxiv" in name.lower() and (found := normalize_arxiv(name)):
-                return arxiv_without_version(found)
+            named = name.removeprefix("pmh:") if isinstance(name, str) and "arxiv" in name.lower() else None
+            if found := ids.normalize_arxiv(named):
+                return ids.arxiv_without_version(found)
     return None
-
-
-def _first(values: Iterator[str | None]) -> str | None:
-    return next((value for value in values if value), None)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docstokg_assets.domain.pdf_match import PdfValidator, Verdict
-from docstokg_assets.domain.plans import Candidate, Target, Tier, make_plan, url_key
+from docstokg_assets.domain.plans import Candidate, Target, Tier, url_key
 from docstokg_assets.domain.url_patterns import UrlPatternCache
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, query
@@ -33,7 +33,7 @@ from docstokg_assets.engine.search_state import Failure, KeptCopy, SearchState, 
 from docstokg_assets.landing.extract import extract
 from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.resolvers.answers import license_name
-from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult
+from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult, make_plan
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore
 from resources.http.attempts import AttemptLog

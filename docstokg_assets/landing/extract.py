@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -19,10 +19,7 @@ from docstokg_assets.landing.walls import wall_at
 from resources.http.canonical import canonical_url
 
 RULES: tuple[Rule, ...] = (*DECLARED, *PLATFORMS, *FRAMES, *BUTTONS, *XML_RULES, *HTML_RULES, *STEPS)
-GUESSED, ITSELF = (
-    "anchor",
-    "page-itself",
-)  # techniques that are not rules: a scored link; the page itself
+GUESSED, ITSELF = "anchor", "page-itself"  # techniques that are not rules: a scored link; the page itself
 MAX_LINKS = 5  # of one kind
 _MANY, _MANY_GUESSES = 6, 3  # links of one technique; more are a list of papers, not a paper
 _FULL_TEXT_WORDS = 1500
@@ -31,6 +28,7 @@ _SECTIONS = re.compile(
     r"(?i)\W*(?:[0-9ivx.]+\W+)?(introduction|background|(?:materials? (?:and|&) )?methods?|methodology|results?"
     r"|discussion|conclusions?|references|bibliography|acknowledge?ments?)\b"
 )
+_HTML_METAS = ("citation_fulltext_html_url", "citation_full_html_url")
 _LIST_ADDRESS = re.compile(r"(?i)/(?:profiles?|authors?|people|search|toc|issue/view|issues|browse|current)(?:/|$)")
 _REFERENCES = re.compile(r"(?i)\W{0,3}(?:references|notes|works cited|bibliography|literature cited)\W{0,3}")
 _BODY = re.compile(r"(?i)\bbodymatter\b|\barticlebody\b|\barticle-?full-?text\b|\bfulltext-?view\b")  # of an article
@@ -43,11 +41,9 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Link):
     """A link that looked like the article and is something else."""
 
-    url: str
-    technique: str
     why: str
 
 
@@ -68,7 +64,7 @@ class Found:
 
 
 class _Finds:
-    """Links by kind, each address once, the first to name it keeps it."""
+    """The links found so far, by target and URL. A URL keeps the technique that found it first."""
 
     def __init__(self, page: Page) -> None:
         self._page, self._own = page, canonical_url(page.url)
@@ -81,14 +77,13 @@ class _Finds:
             link = self._page.absolute(value)
             if link is None or (rule.target is not Target.HTML and canonical_url(link) == self._own):
                 continue
-            why = (
-                "wall" if wall_at(link) else unusable_reason(link) if rule.target in (Target.PDF, Target.XML) else None
-            )
+            is_file = rule.target in (Target.PDF, Target.XML)
+            why = "wall" if wall_at(link) else unusable_reason(link) if is_file else None
             if why is None and not rule.certain:
                 why = rejection_reason(self._page, anchor, link)
             if why is None:
                 good.setdefault(canonical_url(link), Link(link, rule.technique))
-            elif rule.target in (Target.PDF, Target.XML):
+            elif is_file:
                 self.reject(link, rule.technique, why)
         if not rule.certain and len(good) > _MANY:
             for one in good.values():
@@ -110,14 +105,9 @@ class _Finds:
             score = score_link(self._page, anchor, link)
             if score < ENOUGH and ".pdf" not in link.lower():
                 continue
-            if (
-                why := ("wall" if wall_at(link) else None)
-                or unusable_reason(link)
-                or rejection_reason(self._page, anchor, link)
-            ):
-                self.reject(link, GUESSED, why)
-            elif score < ENOUGH:
-                self.reject(link, GUESSED, "too-little")
+            why = "wall" if wall_at(link) else unusable_reason(link) or rejection_reason(self._page, anchor, link)
+            if why or score < ENOUGH:
+                self.reject(link, GUESSED, why or "too-little")
             elif score > scored.get(key, (0, ""))[0]:
                 scored[key] = (score, link)
         best = max((score for score, _ in scored.values()), default=0)
@@ -157,21 +147,16 @@ def extract(page: bytes, content_type: str | None, url: str) -> Found:
 
 
 def _is_full_text(page: Page) -> bool:
-    """It has the words, and it says so or has an article's headings."""
+    """Whether the page is itself the article: it has enough words, and says so or has the headings of an article."""
     paragraphs = [node for node in page.root.iter("p", "div") if node.tag == "p" or node.get("role") == "paragraph"]
     words = sum(len("".join(paragraph.itertext()).split()) for paragraph in paragraphs)
-    if words >= _FULL_TEXT_WORDS and any(
-        _BODY.search(_named(node)) for node in page.root.iter("section", "div", "article")
-    ):
+    parts = page.root.iter("section", "div", "article")
+    if words >= _FULL_TEXT_WORDS and any(_BODY.search(_named(node)) for node in parts):
         return True
-    own = canonical_url(page.url)
     if words >= _DECLARED_FULL_TEXT_WORDS:
-        named = (
-            value
-            for name in ("citation_fulltext_html_url", "citation_full_html_url")
-            for value in page.metas.get(name, ())
-        )
-        if any((link := page.absolute(value)) and canonical_url(link) == own for value in named):
+        named = (value for name in _HTML_METAS for value in page.metas.get(name, ()))
+        links = (page.absolute(value) for value in named)
+        if any(link and canonical_url(link) == canonical_url(page.url) for link in links):
             return True
     if words >= 2 * _FULL_TEXT_WORDS:
         last = deque(page.root.iter("h2", "h3", "h4", "p", "b", "strong"), maxlen=1500)
@@ -187,12 +172,11 @@ def _named(element: HtmlElement) -> str:
 
 
 def _values(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
-    """What a rule finds on this page, each value with the anchor that it stands on."""
-    if rule.host and not (page.host == rule.host or page.host.endswith("." + rule.host)):
+    """What a rule finds on this page, each value with the anchor that has it, if any."""
+    if rule.host and not f".{page.host}".endswith(f".{rule.host}"):
         return
-    if rule.generator and not any(
-        _software(rule.generator) in made.lower() for made in page.metas.get("generator", ())
-    ):
+    software = rule.generator.lower().rstrip("0123456789. ")
+    if software and not any(software in made.lower() for made in page.metas.get("generator", ())):
         return
     for raw, anchor in _looked_at(rule, page):
         if rule.part and rule.on is not On.ANCHOR and rule.part not in raw.lower():
@@ -206,28 +190,28 @@ def _values(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
                 yield (rule.match.sub(rule.template, value, count=1) if rule.template else value), anchor
 
 
-def _software(generator: str) -> str:
-    return generator.lower().rstrip("0123456789. ")
-
-
 def _looked_at(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
-    if rule.on is On.META:
-        yield from ((value, None) for value in page.metas.get(rule.name, ()))
-    elif rule.on is On.LINK:
-        rel, _, kind = rule.name.partition(" ")
-        yield from ((href, None) for rels, type_, href in page.links if rel in rels.split() and type_.startswith(kind))
-    elif rule.on is On.FRAME:
-        for source, element in page.frames:
-            if not rule.name or rule.name in element.get("type", "").lower():
-                yield source, Anchor(source, element, frozenset(), "")
-    elif rule.on is On.SCRIPT:
-        yield from ((text, None) for kind, text in page.scripts if not rule.name or kind == rule.name)
-    elif rule.on is On.FIELD:
-        yield from ((value, None) for value in page.fields.get(rule.name, ()))
-    elif rule.on is On.ADDRESS:
-        yield page.url, None
-    else:
+    """The values of the page that a rule examines, each with the anchor or frame that has it, if any."""
+    if rule.on is On.ANCHOR:
         for anchor in page.anchors:
             applies = rule.part in anchor.lowered and (not rule.name or rule.name in anchor.names)
             if applies and (rule.label is None or rule.label.search(anchor.words)):
                 yield anchor.address, anchor
+    elif rule.on is On.FRAME:
+        for source, element in page.frames:
+            if not rule.name or rule.name in element.get("type", "").lower():
+                yield source, Anchor(source, element, frozenset(), "")
+    else:
+        yield from ((value, None) for value in _plain_values(rule, page))
+
+
+def _plain_values(rule: Rule, page: Page) -> Iterable[str]:
+    match rule.on:
+        case On.META | On.FIELD:
+            return (page.metas if rule.on is On.META else page.fields).get(rule.name, ())
+        case On.LINK:
+            rel, _, kind = rule.name.partition(" ")
+            return (href for rels, type_, href in page.links if rel in rels.split() and type_.startswith(kind))
+        case On.SCRIPT:
+            return (text for kind, text in page.scripts if not rule.name or kind == rule.name)
+    return (page.url,)

@@ -20,9 +20,7 @@ ENOUGH = 5  # points that make a link the article
 _DEPTH = 12  # ancestors whose names say where a link stands
 _PROSE = 160  # characters around a link that make it part of a sentence
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6", "summary", "legend", "dt"})
-_RESOLVERS = frozenset(
-    {"doi.org", "dx.doi.org", "www.doi.org", "hdl.handle.net", "scholar.google.com", "creativecommons.org"}
-)
+_NO_FILES = ("doi.org", "dx.doi.org", "www.doi.org", "hdl.handle.net", "scholar.google.com", "creativecommons.org")
 _OTHER_FORMATS = re.compile(
     r"(?i)\.(?:docx?|odt|rtf|epub|mobi|txt|zip|gz|rar|7z|xlsx?|csv|pptx?|jpe?g|png|gif|svg|tiff?|webp|mp[34]|avi|mov"
     r"|bib|ris|enw|css|js|json|rdf|ttl|torrent)$"
@@ -45,87 +43,52 @@ def _row(why: str, said: str, file: str = r"(?!)", around: str = r"(?!)", by_hea
     return NotTheArticle(why, said_, file_, around_, by_heading)
 
 
+# fmt: off
 NOT_THE_ARTICLE: tuple[NotTheArticle, ...] = (
-    _row(
-        "supplement",
-        r"suppl[ei]|append(?:ix|ices)|additional files?|supporting info|data ?set|multimedia|\banexo|\bannexe"
-        r"|\banhang"
-        r"|приложени|补充|附件|付録|보충",
-        r"suppl[ei]|[-_]suppl?\b|append(?:ix|ices)|\bmmc[0-9]|moesm|_esm\b|[-_.]sapp\b|[-_]sm\b|[-_]si[-_0-9.]"
-        r"|supporting"
-        r"|_app[0-9]|[-_.]s[0-9]{1,3}\.pdf|dataset",
-        r"suppl|appendix|additional-file|supporting-info|attach_additional",
-        by_heading=True,
-    ),
-    _row(
-        "references",
-        r"^\W*(?:[0-9ivx]+\W+)?(?:references?|bibliograph\w*|literature(?: cited)?|notes|works cited|literatur\w*"
-        r"|referencias|referências|références|литература|参考文献|참고문헌)\W*$|\bcit(?:ing|ed) (?:by|articles?)",
-        around=r"\b(?:refs|references?|cited|citing|footnotes?|endnotes?)\b|reflist|ref-list|references|bibliograph"
-        r"|citation-list|citedby|cited-by",
-        by_heading=True,
-    ),
-    _row(
-        "related",
-        r""
-        r"(?:related|recommended|similar|previous|next|other|more|popular|most read|most viewed|latest) (?:articles?|papers?"
-        r"|content|publications?|items?|works?)|you may also|readers? also",
-        around=r"related|recommend|similar|most-?(?:read|view|cited|popular)|trending|also-?read|latest-articles"
-        r"|popular"
-        r"|(?:other|more|next|prev|previous)[-_]?articles?|carousel",
-        by_heading=True,
-    ),
-    _row(
-        "issue",
-        r"(?:full|whole|entire|complete|this) (?:issue|volume|book|proceedings)|front ?matter|back ?matter"
-        r"|table of contents"
-        r"|editorial board|masthead|cover (?:page|image)|sumario|sommaire|inhaltsverzeichnis|(?:número|numéro) compl",
-        r"front[-_ ]?matter|back[-_ ]?matter|masthead|[-_]toc\b|booktoc|(?:full|whole)[-_]?issue|issue[-_]?pdf"
-        r"|title[-_]?page",
-        r"\btoc\b|table-of-contents|obj_issue|issue-(?:item|toc|pdf|cover)|toc-?(?:article|item|entry)"
-        r"|search-results?"
-        r"|article-list|obj_article_summary",
-    ),
-    _row(
-        "guidelines",
-        r""
-        r"(?:author|reviewer|submission|user|style)s?'? (?:guide|guidelines|information|instructions|manual|agreement)"
-        r"|guide for"
-        r"|guidelines? for|instructions? (?:for|to)|(?:information )?for authors"
-        r"|(?:manuscript|article|paper|word|latex) template"
-        r"|copyright (?:form|transfer|notice|agreement)|(?:licen[cs]e|deposit|transfer) (?:agreement|form)|checklist"
-        r"|brochure|\bfl[iy]er\b|media kit|terms (?:of|and)|privacy (?:policy|notice|statement)|cookie policy"
-        r"|price list"
-        r"|call for papers|order form|subscription|catalogue?|modern slavery|annual report|\bfaq\b|\bhelp\b"
-        r"|disclosure form"
-        r"|(?:get|install) (?:adobe|acrobat)|acrobat reader|adobe reader|directrices|normas (?:para|de)"
-        r"|instrucciones|consignes|правила",
-        r"guide(?:lines?)?[-_ ]?(?:for|to)[-_ ]|authors?[-_ ]?guide|for[-_]?authors|template|agreement"
-        r"|checklist|brochure"
-        r"|fl[iy]er|media[-_]?kit|user[-_]?(?:guide|manual)|terms[-_]?of|privacy[-_]?policy|policies"
-        r"|price[-_]?list|order[-_]?form"
-        r"|coi[-_]?disclosure|call[-_]for[-_]papers|leaflet",
-        r"guidelines|for-authors|author-info|cookie|advert|sponsor|\bads?\b|author-guide",
-    ),
-    _row(
-        "companion",
-        r"\b(?:slides?|poster|presentation|video|audio|transcript)\b|figures? (?:only|pdf)|peer[- ]review"
-        r"|reviewers?'? (?:comments|reports?)"
-        r"|decision letter|reporting summary|review history|author response|correction|erratum|corrigendum"
-        r"|\bcitations?\b"
-        r"|bibtex|\bris\b|metadata|first page|preview|sample|extract\b|^\W*(?:view |download )?abstracts?\W*$"
-        r"|abstracts? (?:only|book)|book of abstracts|cover letter|summary pdf|statistics",
-        r"slides|poster|figures|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)"
-        r"|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary"
-        r"|downloadtable|downloadfigure|googlepreview",
-        r"\bfig(?:ure)?s?\b|\btable-(?:wrap|download|responsive-tools)|peer-review|review-history",
-    ),
-    _row(
-        "paywall",
-        r"purchase|\bbuy\b|\brent\b|subscribe|request (?:a )?(?:copy|pdf|full)|\blog ?in\b|sign in"
-        r"|institutional access|get access",
-    ),
+    _row("supplement", r"suppl[ei]|append(?:ix|ices)|additional files?|supporting info|data ?set|multimedia|\banexo"
+         r"|\bannexe|\banhang|приложени|补充|附件|付録|보충",
+         file=r"suppl[ei]|[-_]suppl?\b|append(?:ix|ices)|\bmmc[0-9]|moesm|_esm\b|[-_.]sapp\b|[-_]sm\b|[-_]si[-_0-9.]"
+         r"|supporting|_app[0-9]|[-_.]s[0-9]{1,3}\.pdf|dataset",
+         around=r"suppl|appendix|additional-file|supporting-info|attach_additional", by_heading=True),
+    _row("references", r"^\W*(?:[0-9ivx]+\W+)?(?:references?|bibliograph\w*|literature(?: cited)?|notes|works cited"
+         r"|literatur\w*|referencias|referências|références|литература|参考文献|참고문헌)\W*$|\bcit(?:ing|ed) (?:by|articles?)",
+         around=r"\b(?:refs|references?|cited|citing|footnotes?|endnotes?)\b|reflist|ref-list|references|bibliograph"
+         r"|citation-list|citedby|cited-by", by_heading=True),
+    _row("related", r"(?:related|recommended|similar|previous|next|other|more|popular|most read|most viewed"
+         r"|latest) (?:articles?|papers?|content|publications?|items?|works?)|you may also|readers? also",
+         around=r"related|recommend|similar|most-?(?:read|view|cited|popular)|trending|also-?read|latest-articles"
+         r"|popular|(?:other|more|next|prev|previous)[-_]?articles?|carousel", by_heading=True),
+    _row("issue", r"(?:full|whole|entire|complete|this) (?:issue|volume|book|proceedings)|front ?matter|back ?matter"
+         r"|table of contents|editorial board|masthead|cover (?:page|image)|sumario|sommaire|inhaltsverzeichnis"
+         r"|(?:número|numéro) compl",
+         file=r"front[-_ ]?matter|back[-_ ]?matter|masthead|[-_]toc\b|booktoc|(?:full|whole)[-_]?issue|issue[-_]?pdf"
+         r"|title[-_]?page",
+         around=r"\btoc\b|table-of-contents|obj_issue|issue-(?:item|toc|pdf|cover)|toc-?(?:article|item|entry)"
+         r"|search-results?|article-list|obj_article_summary"),
+    _row("guidelines", r"(?:author|reviewer|submission|user|style)s?'? (?:guide|guidelines|information|instructions"
+         r"|manual|agreement)|guide for|guidelines? for|instructions? (?:for|to)|(?:information )?for authors"
+         r"|(?:manuscript|article|paper|word|latex) template|copyright (?:form|transfer|notice|agreement)"
+         r"|(?:licen[cs]e|deposit|transfer) (?:agreement|form)|checklist|brochure|\bfl[iy]er\b|media kit|terms (?:of"
+         r"|and)|privacy (?:policy|notice|statement)|cookie policy|price list|call for papers|order form|subscription"
+         r"|catalogue?|modern slavery|annual report|\bfaq\b|\bhelp\b|disclosure form|(?:get|install) (?:adobe|acrobat)"
+         r"|acrobat reader|adobe reader|directrices|normas (?:para|de)|instrucciones|consignes|правила",
+         file=r"guide(?:lines?)?[-_ ]?(?:for|to)[-_ ]|authors?[-_ ]?guide|for[-_]?authors|template|agreement|checklist"
+         r"|brochure|fl[iy]er|media[-_]?kit|user[-_]?(?:guide|manual)|terms[-_]?of|privacy[-_]?policy|policies"
+         r"|price[-_]?list|order[-_]?form|coi[-_]?disclosure|call[-_]for[-_]papers|leaflet",
+         around=r"guidelines|for-authors|author-info|cookie|advert|sponsor|\bads?\b|author-guide"),
+    _row("companion", r"\b(?:slides?|poster|presentation|video|audio|transcript)\b|figures? (?:only|pdf)"
+         r"|peer[- ]review|reviewers?'? (?:comments|reports?)|decision letter|reporting summary|review history"
+         r"|author response|correction|erratum|corrigendum|\bcitations?\b|bibtex|\bris\b|metadata|first page|preview"
+         r"|sample|extract\b|^\W*(?:view |download )?abstracts?\W*$|abstracts? (?:only|book)|book of abstracts"
+         r"|cover letter|summary pdf|statistics",
+         file=r"slides|poster|figures|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)"
+         r"|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary|downloadtable|downloadfigure"
+         r"|googlepreview",
+         around=r"\bfig(?:ure)?s?\b|\btable-(?:wrap|download|responsive-tools)|peer-review|review-history"),
+    _row("paywall", r"purchase|\bbuy\b|\brent\b|subscribe|request (?:a )?(?:copy|pdf|full)|\blog ?in\b|sign in"
+         r"|institutional access|get access"),
 )
+# fmt: on
 
 # What links to the article say beside "PDF", in the languages of the large national platforms.
 _SPOKEN_WORDS = """
@@ -164,9 +127,7 @@ _PDF_ADDRESS = re.compile(
 )
 _FILE_ADDRESS = re.compile(r"(?i)download|getfile|viewfile|attachment|bitstream|retrieve|/files?/")
 _SLUG = re.compile(r"(?!(?:19|20)[0-9]{2}$)[\w.()-]{4,120}")  # a year is none
-_GENERIC_SLUGS = frozenset(
-    {"index", "article", "articles", "abstract", "fulltext", "landing", "detail", "details", "summary"}
-)
+_GENERIC_SLUGS = ("index", "article", "articles", "abstract", "fulltext", "landing", "detail", "details", "summary")
 
 
 def unusable_reason(link: str) -> str | None:
@@ -174,7 +135,7 @@ def unusable_reason(link: str) -> str | None:
     parts = urlsplit(link)
     if _OTHER_FORMATS.search(unquote(parts.path)):
         return "other-format"
-    return "no-file" if host_of(link) in _RESOLVERS or (parts.path in ("", "/") and not parts.query) else None
+    return "no-file" if host_of(link) in _NO_FILES or (parts.path in ("", "/") and not parts.query) else None
 
 
 def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None:
@@ -192,7 +153,7 @@ def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None
         return "other-format"
     heading = _heading(anchor.element) if anchor else ""
     around = _names_around(anchor.element) if anchor else ""
-    # What offers the PDF of this very work may stand in a part of any name, but for supplements, which share its identifier.
+    # A link that offers the PDF of this very work may be inside elements of any name; supplements share its identifier.
     own = anchor is not None and _label_score(anchor) == ENOUGH and _names_this_work(page, link)
     for row in NOT_THE_ARTICLE:
         if any(row.said.search(words) for words in spoken) or row.file.search(file):
@@ -210,9 +171,8 @@ def score_link(page: Page, anchor: Anchor, link: str) -> int:
     said = _label_score(anchor)
     named = 2 * any("pdf" in name for name in anchor.names)
     file = 3 if path.endswith(".pdf") else 2 if _PDF_ADDRESS.search(link) else bool(_FILE_ADDRESS.search(link))
-    if not (file or named or "pdf" in f"{anchor.words} {anchor.hints}".lower()) or (
-        path.endswith((".html", ".htm")) and said < ENOUGH
-    ):
+    offers_pdf = file or named or "pdf" in f"{anchor.words} {anchor.hints}".lower()
+    if not offers_pdf or (path.endswith((".html", ".htm")) and said < ENOUGH):
         return 0  # a link to some other form of the text
     own = 3 * _names_this_work(page, link)
     titled = 2 * (file == 3 and len(anchor.words) > 15 and anchor.words.lower() in _titles(page))
@@ -250,10 +210,8 @@ def _names_another_work(page: Page, link: str) -> bool:
 
 def _names_this_work(page: Page, link: str) -> bool:
     """Whether the link contains an identifier of the page, or the last part of the page's URL."""
-    named = identities(link)
-    if any(
-        _same(name, own) for kind, names in named.items() for name in names for own in page.identities.get(kind, ())
-    ):
+    pairs = ((name, page.identities.get(kind, ())) for kind, names in identities(link).items() for name in names)
+    if any(_same(name, own) for name, known in pairs for own in known):
         return True
     slug = urlsplit(page.url).path.rstrip("/").rpartition("/")[2].partition(".htm")[0].lower()
     return bool(_SLUG.fullmatch(slug)) and slug not in _GENERIC_SLUGS and slug in unquote(link).lower()
@@ -298,11 +256,8 @@ def _position_penalty(element: html.HtmlElement) -> int:
     for depth, ancestor in enumerate(islice(element.iterancestors(), _DEPTH)):
         if ancestor.tag == "footer" or "footer" in ancestor.get("class", "").lower():
             return 4
-        if (
-            depth < 4
-            and ancestor.tag in ("p", "li", "td", "dd", "span")
-            and len(words_of(ancestor, 400)) > len(words_of(element)) + _PROSE
-        ):
+        near = depth < 4 and ancestor.tag in ("p", "li", "td", "dd", "span")
+        if near and len(words_of(ancestor, 400)) > len(words_of(element)) + _PROSE:
             return 3
         if ancestor.tag == "nav":
             return 1

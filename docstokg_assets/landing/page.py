@@ -21,27 +21,21 @@ from resources.http.canonical import host_of
 _MAX_OF_A_KIND = 3000  # elements; more links than this are no landing page
 _MAX_ADDRESS = 2048
 _MAX_SCRIPTS, _MAX_SCRIPT = 200, 2_000_000  # scripts, and characters of one
-_WORDS = 200  # characters of what a link says
+_WORDS = 200  # characters of a link's text
 _TAGS = ("meta", "link", "a", "area", "button", "form", "iframe", "embed", "object", "frame", "script", "input", "h1")
-# Other places than href where a button keeps its address; `onclick` holds it in a call.
-_ADDRESS_ATTRIBUTES = (
-    "href",
-    "data-article-url",
-    "data-pdf-url",
-    "data-popup",
-    "data-download-url",
-    "data-href",
-    "action",
-)
+# Attributes with the URL of a link or button; `onclick` has it as the argument of a call.
+_DATA_ATTRIBUTES = ("data-article-url", "data-pdf-url", "data-popup", "data-download-url", "data-href")
+_ADDRESS_ATTRIBUTES = ("href", *_DATA_ATTRIBUTES, "action")
+_NO_URL = ("#", "javascript:", "mailto:", "data:", "tel:", "about:")
 _CALLED = re.compile(r"""(?i)(?:open|location|href|assign|replace|download\w{0,20})\W{1,6}["']([^"'\s]{4,1000})["']""")
-# What names a work, wherever it stands: an address that names another one leads to another work.
+# Identifiers of works in URLs and texts: a link whose URL has another identifier than the page leads to another work.
 _IDENTITIES = (
     ("doi", re.compile(r"10\.[0-9]{4,9}/[^\s\"'<>?#&]{2,200}")),
     ("pii", re.compile(r"(?<![a-z0-9])s[0-9]{15}[0-9x](?![0-9])")),
     ("pmcid", re.compile(r"(?<![a-z0-9])pmc[0-9]{4,9}")),
     ("arxiv", re.compile(r"(?<=/)[0-9]{4}\.[0-9]{4,5}(?=v[0-9]|\.pdf|/|$)")),
 )
-# What follows an identifier in an address; taken off as long as there is any.
+# What may follow an identifier in a URL; removed repeatedly.
 _TAIL = re.compile(
     r"(?:\.full|\.e?pdf|\.xml|\.html?|/e?pdf[a-z]{0,8}|/full|/abstract|/meta|/html|/xml|/download|v[0-9]{1,2}|[/.,;)]{1,3})$"
 )
@@ -59,7 +53,7 @@ class Anchor:
     element: html.HtmlElement
     names: frozenset[str]  # class and id, in lower case
     words: str
-    hints: str = ""  # title, label for screen readers, file name, pictures: said, but not in the text
+    hints: str = ""  # title, label for screen readers, file name, names of pictures: what is not in the text
     lowered: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +73,7 @@ class Page:
     fields: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     titles: set[str] = field(default_factory=set)
     identities: dict[str, set[str]] = field(default_factory=dict)
-    room: int = 600_000  # characters of addresses that are still taken; a landing page has a tenth of that
+    room: int = 600_000  # characters of URLs that are still collected; an ordinary landing page has a tenth of that
 
     @property
     def host(self) -> str:
@@ -90,11 +84,7 @@ class Page:
         cleaned = "".join(value.split("\n")).replace("\t", "").replace("\r", "").replace("\\", "/").strip()
         cleaned = cleaned.replace("&amp;", "&")  # escaped twice
         lowered = cleaned[:12].lower()
-        if (
-            not cleaned
-            or "{{" in cleaned
-            or lowered.startswith(("#", "javascript:", "mailto:", "data:", "tel:", "about:"))
-        ):
+        if not cleaned or "{{" in cleaned or lowered.startswith(_NO_URL):
             return None
         if lowered.startswith("www."):
             cleaned = f"https://{cleaned}"
@@ -183,9 +173,8 @@ def _detect(body: bytes) -> str:
 def _gather(page: Page, element: html.HtmlElement) -> None:
     tag = element.tag
     if tag == "meta":
-        for name in {element.get(key, "").lower().strip() for key in ("name", "property", "http-equiv", "itemprop")} - {
-            ""
-        }:
+        names = {element.get(key, "").lower().strip() for key in ("name", "property", "http-equiv", "itemprop")}
+        for name in filter(None, names):
             page.metas[name].append(element.get("content", "")[:_MAX_ADDRESS].strip())
     elif tag == "link":
         rel, kind = element.get("rel", "").lower(), element.get("type", "").lower().strip()

@@ -36,6 +36,9 @@ class On(Enum):
     ADDRESS = "the page's own address"
 
 
+Reader = Callable[[str], Iterable[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     technique: str
@@ -47,54 +50,66 @@ class Rule:
     name: str = ""  # of the meta or field; the type of a link; a class or id of an anchor
     host: str = ""  # applies to this host and its subdomains
     generator: str = ""  # applies to pages made by this software
-    part: str = ""  # stands in the address, in lower case
-    match: re.Pattern[str] | None = None  # is found in the address; …
-    template: str | None = None  # … and replaced by this
-    label: re.Pattern[str] | None = None  # is found in what the link says
-    read: Callable[[str], Iterable[str]] | None = None  # takes addresses out of a longer text
-    certain: bool = False  # the page declares it: where it stands is not asked
+    part: str = ""  # a text that the URL must contain, in lower case; checked first, because it is cheap
+    match: re.Pattern[str] | None = None  # a pattern that must be found in the URL; …
+    template: str | None = None  # … what it matches is replaced by this
+    label: re.Pattern[str] | None = None  # a pattern that must be found in the text of the link
+    read: Reader | None = None  # extracts URLs from a longer text
+    certain: bool = False  # the page declares it: the surroundings of the link are not judged
 
 
 def pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-def declared(name: str, target: Target, ending: str, match: str | None = None) -> Rule:
+def _optional(text: str) -> re.Pattern[str] | None:
+    return pattern(text) if text else None
+
+
+def declared(name: str, target: Target, ending: str, match: str = "") -> Rule:
     """What a page declares in a meta element."""
     example, address = f'<meta name="{name}" content="/x/1.{ending}">', f"https://www.example.org/x/1.{ending}"
+    return Rule(name, target, On.META, example, address, name=name, match=_optional(match), certain=True)
+
+
+def link(technique: str, name: str, href: str, match: str = "", target: Target = PDF) -> Rule:
+    """What a page declares in a <link> element; `name` is its `rel` and its type."""
+    rel, _, kind = name.partition(" ")
+    example, expects = f'<link rel="{rel}" type="{kind}" href="{href}">', urljoin(EXAMPLE_PAGE, href)
+    return Rule(technique, target, On.LINK, example, expects, name=name, match=_optional(match), certain=True)
+
+
+def script(technique: str, text: str, expects: str, read: Reader, target: Target = PDF, **fields: Any) -> Rule:
+    """What the text of a script holds; `name` is the type of the script. `fields` are further fields of the Rule."""
+    example = f'<script type="{fields.get("name", "")}">{text}</script>'
+    address = urljoin(fields.get("page", EXAMPLE_PAGE), expects)
+    return Rule(technique, target, On.SCRIPT, example, address, read=read, **fields)
+
+
+def frame(technique: str, shown: str, expects: str, match: str = "", target: Target = PDF, **fields: Any) -> Rule:
+    """What a frame shows; `name` is its type. `fields` are further fields of the Rule."""
     return Rule(
-        name, target, On.META, example, address, name=name, match=pattern(match) if match else None, certain=True
+        technique, target, On.FRAME, f"<{shown}>", urljoin(EXAMPLE_PAGE, expects), match=_optional(match), **fields
     )
 
 
 def anchor(
-    technique: str,
-    href: str,
-    part: str = "",
-    match: str | None = None,
-    template: str | None = None,
-    *,
-    name: str = "",
-    host: str = "",
-    generator: str = "",
-    label: str | None = None,
-    says: str = "x",
-    page: str = "",
-    expects: str = "",
-    target: Target = PDF,
-    attribute: str = "href",
-) -> Rule:
+    technique: str, href: str, part: str = "", match: str = "", template: str | None = None, *, name: str = "",
+    host: str = "", generator: str = "", label: str = "", says: str = "x", page: str = "", expects: str = "",
+    target: Target = PDF, attribute: str = "href",
+) -> Rule:  # fmt: skip
     """Something to click. The example is made of `href` (what `attribute` holds) and of what the link `says`."""
     page = page or (f"https://{host}/a/1" if host else EXAMPLE_PAGE)
     example = f'<a class="{name}" {attribute}="{html.escape(href)}">{says}</a>'
     if generator:
         example = f'<meta name="generator" content="{generator}">{example}'
-    expects = urljoin(page, expects or href)
-    patterns = (pattern(match) if match else None, pattern(label) if label else None)
     return Rule(
-        technique, target, On.ANCHOR, example, expects, page, name, host, generator, part, patterns[0], template, patterns[1],
-        certain=target is STEP,
+        technique, target, On.ANCHOR, example, urljoin(page, expects or href), page, name, host, generator, part,
+        _optional(match), template, _optional(label), certain=target is STEP,
     )  # fmt: skip
+
+
+_JSON_LD_PARTS = ("@graph", "encoding", "encodings", "associatedMedia", "mainEntity", "distribution")
 
 
 def _json_ld_files(script: str) -> Iterator[str]:
@@ -111,10 +126,7 @@ def _json_ld_files(script: str) -> Iterator[str]:
             url, kind = node.get("contentUrl"), str(node.get("encodingFormat") or node.get("fileFormat") or "")
             if isinstance(url, str) and ("pdf" in kind.lower() or (not kind and url.lower().endswith(".pdf"))):
                 yield url
-            pending.extend(
-                node.get(key)
-                for key in ("@graph", "encoding", "encodings", "associatedMedia", "mainEntity", "distribution")
-            )
+            pending.extend(node.get(key) for key in _JSON_LD_PARTS)
 
 
 _STATE_KEYS = "pdfPath|pdfUrl|pdf_url|pdfURL|pdfLink|pdf_link|pdfHref|articlePdfUrl|fullTextPdfUrl|exportPdfDownloadUrl"
@@ -127,12 +139,17 @@ _REFRESH_URL = pattern(
     r"^\s*(?:[0-9]|10)(?:\.[0-9]{0,3})?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s][^\"']{0,3000}?)[\"']?\s*$"
 )
 _SCRIPTED_HOP = pattern(
-    r"(?:window\.|document\.|top\.|self\.)?location(?:\.href)?\s{0,9}(?:=|\.replace\(|\.assign\()\s{0,9}[\"']([^\"'\s]{1,3000})[\"']"
+    r"(?:window\.|document\.|top\.|self\.)?location(?:\.href)?\s{0,9}(?:=|\.replace\(|\.assign\()"
+    r"\s{0,9}[\"']([^\"'\s]{1,3000})[\"']"
 )
 _JOURNAL_URL = re.compile(r"\bjournalURL\s{0,9}=\s{0,9}[\"'](https?://[^\"'\s]{4,1500})[\"']")
 _XML_LABEL = (
     r"^(?:(?:download|view|full|text|article|jats|nlm|the|as)[ -]){0,5}\W?xml"
     r"(?: \W?(?:file|version|full|text|download|nlm|jats)\W?){0,4}\W?$"
+)
+_PUBLISHER_LABEL = (
+    r"^(?:publisher|journal)'?s? (?:web ?site|page|version|full text)$"
+    r"|^(?:access|view|read) (?:the )?(?:article|paper|full text) (?:at|on|from) "
 )
 _FULL_TEXT_LABEL = (
     r"^(?:(?:view|read|go to|see|display|open) )?(?:the )?(?:full[ -]?text|full article|article html|html)"
@@ -198,146 +215,85 @@ def _unquoted(value: str) -> Iterator[str]:
     yield unquote(value)
 
 
+# fmt: off
+_PDF_FILE = r"^(?:https?:/|/)[^?#]{1,2000}\.pdf$"
+_NO_FEED = r"^(?!.{0,500}(?:rss|feed|atom|oai|sitemap|opensearch|marc|mods|ris|cite))"
+_PII = "S0000000000000001"
+
 DECLARED: tuple[Rule, ...] = (
-    declared("citation_pdf_url", PDF, "pdf"),
-    declared("bepress_citation_pdf_url", PDF, "pdf"),
-    declared("wkhealth_pdf_url", PDF, "pdf"),
+    *(declared(f"{name}_url", PDF, "pdf") for name in ("citation_pdf", "bepress_citation_pdf", "wkhealth_pdf")),
     declared("fulltext_pdf", PDF, "pdf"),
     declared("eprints.document_url", PDF, "pdf", r"\.pdf(?:$|[?#])"),
-    declared("dc.identifier", PDF, "pdf", r"^(?:https?:/|/)[^?#]{1,2000}\.pdf$"),
-    declared("dc.identifier.uri", PDF, "pdf", r"^(?:https?:/|/)[^?#]{1,2000}\.pdf$"),
-    declared("dcterms.identifier", PDF, "pdf", r"^(?:https?:/|/)[^?#]{1,2000}\.pdf$"),
-    declared("prism.url", PDF, "pdf", r"\.pdf$"),
-    declared("contenturl", PDF, "pdf", r"\.pdf$"),
-    Rule(
-        "link-alternate", PDF, On.LINK, '<link rel="alternate" type="application/pdf" href="1.pdf">',
-        "https://www.example.org/a/1.pdf", name="alternate application/pdf", certain=True,
-    ),
-    Rule(
-        "link-item", PDF, On.LINK, '<link rel="item" type="application/pdf" href="/files/1">',
-        "https://www.example.org/files/1", name="item application/pdf", certain=True,
-    ),
-    Rule(
-        "json-ld", PDF, On.SCRIPT,
-        '<script type="application/ld+json">{"@type":"ScholarlyArticle","encoding":'
-        '{"encodingFormat":"application/pdf","contentUrl":"/a/1/pdf"}}</script>',
-        "https://www.example.org/a/1/pdf", name="application/ld+json", read=_json_ld_files, certain=True,
-    ),
-    Rule(
-        "sciencedirect-state", PDF, On.SCRIPT,
-        '<script type="application/json">{"article":{"pdfDownload":{"isPdfFullText":false,"urlMetadata":{"queryParams":'
-        '{"md5":"0a1b","pid":"1-s2.0-S0000000000000001-main.pdf"},"pii":"S0000000000000001","pdfExtension":"/pdfft",'
-        '"path":"science/article/pii"}}}}</script>',
-        "https://www.sciencedirect.com/science/article/pii/S0000000000000001/pdfft?md5=0a1b&pid=1-s2.0-S0000000000000001-main.pdf",
-        page="https://www.sciencedirect.com/science/article/pii/S0000000000000001", host="sciencedirect.com",
-        read=_sciencedirect_state,
-    ),
-    Rule(
-        "state-pdf-url", PDF, On.SCRIPT,
-        r'<script>xplGlobal.document.metadata={"pdfUrl":"\/stamp\/stamp.jsp?tp=&arnumber=8730316"};</script>',
-        "https://www.example.org/stamp/stamp.jsp?tp=&arnumber=8730316", read=_state_urls,
-    ),
-    Rule(
-        "state-named-file", PDF, On.SCRIPT,
-        '<script>{"files":[{"id":7,"name":"paper.pdf","size":1,"downloadUrl":"https://files.example.org/ndownloader/7"}]}</script>',
-        "https://files.example.org/ndownloader/7", read=_named_files,
-    ),
-)  # fmt: skip
+    *(declared(name, PDF, "pdf", _PDF_FILE) for name in ("dc.identifier", "dc.identifier.uri", "dcterms.identifier")),
+    *(declared(name, PDF, "pdf", r"\.pdf$") for name in ("prism.url", "contenturl")),
+    link("link-alternate", "alternate application/pdf", "1.pdf"),
+    link("link-item", "item application/pdf", "/files/1"),
+    script("json-ld", '{"@type":"Article","encoding":{"encodingFormat":"application/pdf","contentUrl":"/a/1/pdf"}}',
+           "/a/1/pdf", _json_ld_files, name="application/ld+json", certain=True),
+    script("sciencedirect-state",
+           '{"article":{"pdfDownload":{"isPdfFullText":false,"urlMetadata":{"queryParams":{"md5":"0a1b","pid":'
+           f'"1-s2.0-{_PII}-main.pdf"}},"pii":"{_PII}","pdfExtension":"/pdfft","path":"science/article/pii"}}}}}}}}',
+           f"/science/article/pii/{_PII}/pdfft?md5=0a1b&pid=1-s2.0-{_PII}-main.pdf", _sciencedirect_state,
+           page=f"https://www.sciencedirect.com/science/article/pii/{_PII}", host="sciencedirect.com"),
+    script("state-pdf-url", r'xplGlobal.document.metadata={"pdfUrl":"\/stamp\/stamp.jsp?tp=&arnumber=8730316"};',
+           "/stamp/stamp.jsp?tp=&arnumber=8730316", _state_urls),
+    script("state-named-file", '{"files":[{"name":"paper.pdf","size":1,"downloadUrl":"https://files.example.org/7"}]}',
+           "https://files.example.org/7", _named_files),
+)
 
 FRAMES: tuple[Rule, ...] = (
-    Rule(
-        "viewer-frame", PDF, On.FRAME,
-        '<iframe src="/plugins/pdfJsViewer/pdf.js/web/viewer.html?file=%2Fj%2Farticle%2Fdownload%2F1%2F2"></iframe>',
-        "https://www.example.org/j/article/download/1/2", match=pattern(r"viewer\.html\?|[?&]url=|/gview\?"),
-            read=_viewed_file,
-    ),
-    Rule(
-        "typed-frame", PDF, On.FRAME, '<embed type="application/pdf" src="/show/1">', "https://www.example.org/show/1",
-        name="application/pdf",
-    ),
-    Rule(
-        "file-frame", PDF, On.FRAME, '<iframe src="/ielx7/1/2/3.pdf?tp=&amp;arnumber=3"></iframe>',
-        "https://www.example.org/ielx7/1/2/3.pdf?tp=&arnumber=3",
-            match=pattern(r"\.pdf(?:$|[?#])|/pdfdirect/|/getPDF\.jsp"),
-    ),
-)  # fmt: skip
+    frame("viewer-frame", 'iframe src="/plugins/pdf.js/web/viewer.html?file=%2Fj%2Farticle%2Fdownload%2F1%2F2"',
+          "/j/article/download/1/2", r"viewer\.html\?|[?&]url=|/gview\?", read=_viewed_file),
+    frame("typed-frame", 'embed type="application/pdf" src="/show/1"', "/show/1", name="application/pdf"),
+    frame("file-frame", 'iframe src="/ielx7/1/2/3.pdf?tp=&amp;arnumber=3"', "/ielx7/1/2/3.pdf?tp=&arnumber=3",
+          r"\.pdf(?:$|[?#])|/pdfdirect/|/getPDF\.jsp"),
+)
 
 XML_RULES: tuple[Rule, ...] = (
     declared("citation_xml_url", XML, "xml"),
     declared("fulltext_xml", XML, "xml"),
-    Rule(
-        "link-alternate-xml", XML, On.LINK, '<link rel="alternate" type="application/xml" href="1.xml">',
-        "https://www.example.org/a/1.xml", name="alternate application/xml",
-        match=pattern(r"^(?!.{0,500}(?:rss|feed|atom|oai|sitemap|opensearch|marc|mods|ris|cite))"), certain=True,
-    ),
-    Rule(
-        "link-alternate-text-xml", XML, On.LINK, '<link rel="alternate" type="text/xml" href="1.xml">',
-        "https://www.example.org/a/1.xml", name="alternate text/xml",
-        match=pattern(r"^(?!.{0,500}(?:rss|feed|atom|oai|sitemap|opensearch|marc|mods|ris|cite))"), certain=True,
-    ),
+    link("link-alternate-xml", "alternate application/xml", "1.xml", _NO_FEED, XML),
+    link("link-alternate-text-xml", "alternate text/xml", "1.xml", _NO_FEED, XML),
     anchor("scielo-xml", "/scieloOrg/php/articleXML.php?pid=S1&lang=en", "articlexml", target=XML),
-    anchor("ojs-xml-galley", "/index.php/j/article/view/12/35", "/article/view/", r"/article/view/([^/?#]+/[^/?#]+)",
-           r"/article/download/\1",
-           name="obj_galley_link", label=r"\bxml\b", says="XML", expects="/index.php/j/article/download/12/35",
-               target=XML),
+    anchor("ojs-xml-galley", "/j/article/view/12/35", "/article/view/", r"/article/view/([^/?#]+/[^/?#]+)",
+           r"/article/download/\1", name="obj_galley_link", label=r"\bxml\b", says="XML",
+           expects="/j/article/download/12/35", target=XML),
     anchor("arpha-xml", "/article/26391/download/xml/", "/download/xml/", target=XML),
     anchor("frontiers-xml", "/articles/10.3389/fnins.2021.1/xml/nlm", "/xml/nlm", target=XML),
-    anchor("plos-xml", "/plosone/article/file?id=10.1371/journal.pone.1&type=manuscript", "type=manuscript",
-           target=XML),
+    anchor("plos-xml", "/plosone/article/file?id=10.1371/journal.1&type=manuscript", "type=manuscript", target=XML),
     anchor("europepmc-xml", "https://www.ebi.ac.uk/europepmc/webservices/rest/PMC1234/fullTextXML", "/fulltextxml",
            says="Download", target=XML),
-    anchor("anchor-xml", "/a/1.xml", ".xml", r"\.xml(?:$|\?)", label=_XML_LABEL,
-           says="Download XML", target=XML),
-    anchor("anchor-xml-path", "/2072-4292/1/1/1/xml", "/xml", r"/xml(?:$|\?)", label=_XML_LABEL, says="Full-Text XML",
-           target=XML),
-)  # fmt: skip
+    anchor("anchor-xml", "/a/1.xml", ".xml", r"\.xml(?:$|\?)", label=_XML_LABEL, says="Download XML", target=XML),
+    anchor("anchor-xml-path", "/2072/1/1/xml", "/xml", r"/xml(?:$|\?)", label=_XML_LABEL, says="Full XML", target=XML),
+)
 
 HTML_RULES: tuple[Rule, ...] = (
     declared("citation_fulltext_html_url", HTML, "html"),
     declared("citation_full_html_url", HTML, "html"),
-    Rule(
-        "ojs-html-frame", HTML, On.FRAME, '<iframe name="htmlFrame" src="/j/article/download/1/2?inline=1"></iframe>',
-        "https://www.example.org/j/article/download/1/2?inline=1", match=pattern(r"[?&/]inline=1"),
-    ),
-    anchor("ojs-html-galley", "/index.php/j/article/view/12/36", "/article/view/", name="obj_galley_link",
-           label=r"\bhtml?\b", says="HTML", target=HTML),
+    frame("ojs-html-frame", 'iframe name="htmlFrame" src="/j/article/download/1/2?inline=1"',
+          "/j/article/download/1/2?inline=1", r"[?&/]inline=1", target=HTML),
+    anchor("ojs-html-galley", "/j/article/view/12/36", "/article/view/", name="obj_galley_link", label=r"\bhtml?\b",
+           says="HTML", target=HTML),
     anchor("atypon-full", "/doi/full/10.5555/1?scroll=top", "/doi/full/10.", r"(/doi/full/10\.[^?#]{1,300}).*", r"\1",
            expects="/doi/full/10.5555/1", target=HTML),
     anchor("highwire-full", "/content/12/3/1.full", ".full", r"/content/[^?#]{1,300}\.full(?:-text)?$", target=HTML),
     anchor("scielo-text", "/scielo.php?script=sci_arttext&pid=S1", "script=sci_arttext", target=HTML),
     anchor("dovepress-text", "/a-title-peer-reviewed-fulltext-article-JIR", "-fulltext-article", target=HTML),
     anchor("anchor-full-text", "/a/1/full", label=_FULL_TEXT_LABEL, says="View full text", target=HTML),
-)  # fmt: skip
+)
 
 STEPS: tuple[Rule, ...] = (
-    Rule(
-        "hidden-redirect", STEP, On.FIELD,
-        '<input type="hidden" name="redirectURL" value="https%3A%2F%2Fwww.example.org%2Fscience%2F1">',
-        "https://www.example.org/science/1", name="redirecturl", read=_unquoted, certain=True,
-    ),
-    Rule(
-        "meta-refresh", STEP, On.META, '<meta http-equiv="Refresh" content="0; URL=\'/science/1\'">',
-        "https://www.example.org/science/1", name="refresh", match=_REFRESH_URL, template=r"\1", certain=True,
-    ),
-    Rule(
-        "script-redirect", STEP, On.SCRIPT, '<script>window.location.href = "/science/1";</script>',
-        "https://www.example.org/science/1", read=_scripted_hops, certain=True,
-    ),
-    Rule(
-        "ovid-journal", STEP, On.SCRIPT, '<script>var journalURL = "https://www.example.org/fulltext/1";</script>',
-        "https://www.example.org/fulltext/1", host="ovid.com", page="https://insights.ovid.com/crossref",
-            read=_journal_url, certain=True,
-    ),
-    Rule(
-        "interstitial-frame", STEP, On.FRAME, '<frameset><frame src="/j/article/viewPDFInterstitial/1/2"></frameset>',
-        "https://www.example.org/j/article/viewPDFInterstitial/1/2", match=pattern("viewPDFInterstitial"),
-    ),
-    anchor("doaj-access", "https://journal.example/1", name="button--primary", host="doaj.org", says="Full text",
-           target=STEP),
-    anchor("pubmed-linkout", "https://journal.example/1", name="link-item", host="pubmed.ncbi.nlm.nih.gov",
-           says="Full text", target=STEP),
-    anchor("repository-link-out", "https://journal.example/1",
-           label=r"^(?:publisher|journal)'?s? (?:web ?site|page|version|full text)$"
-           r"|^(?:access|view|read) (?:the )?(?:article|paper|full text) (?:at|on|from) ",
-           says="Publisher's version", target=STEP),
-)  # fmt: skip
+    Rule("hidden-redirect", STEP, On.FIELD, '<input name="redirectURL" value="https%3A%2F%2Fjournal.example%2F1">',
+         "https://journal.example/1", name="redirecturl", read=_unquoted, certain=True),
+    Rule("meta-refresh", STEP, On.META, '<meta http-equiv="Refresh" content="0; URL=\'/science/1\'">',
+         "https://www.example.org/science/1", name="refresh", match=_REFRESH_URL, template=r"\1", certain=True),
+    script("script-redirect", 'window.location.href = "/science/1";', "/science/1", _scripted_hops, STEP, certain=True),
+    script("ovid-journal", 'var journalURL = "https://journal.example/1";', "https://journal.example/1", _journal_url,
+           STEP, page="https://insights.ovid.com/crossref", host="ovid.com", certain=True),
+    frame("interstitial-frame", 'frameset><frame src="/j/article/viewPDFInterstitial/1/2"></frameset',
+          "/j/article/viewPDFInterstitial/1/2", "viewPDFInterstitial", target=STEP),
+    anchor("doaj-access", "https://journal.example/1", name="button--primary", host="doaj.org", target=STEP),
+    anchor("pubmed-linkout", "https://press.example/1", name="link-item", host="pubmed.ncbi.nlm.nih.gov", target=STEP),
+    anchor("repository-link-out", "https://press.example/1", label=_PUBLISHER_LABEL, says="Journal page", target=STEP),
+)
+# fmt: on

@@ -16,93 +16,58 @@ from resources.records import Reason
 LOOKED_AT = 64 * 1024  # bytes
 _SHORT_PAGE = 3000  # characters of visible text
 
-# Only the machinery of a challenge writes these.
-SIGNS: tuple[tuple[str, Reason], ...] = (
-    ("cloudpmc-viewer-pow", Reason.BLOCKED_POW),
-    ("pow_challenge", Reason.BLOCKED_POW),
-    ("/.within.website/x/cmd/anubis", Reason.BLOCKED_POW),
-    ("anubis_challenge", Reason.BLOCKED_POW),
-    ("making sure you&#39;re not a bot", Reason.BLOCKED_POW),
-    ("making sure you're not a bot", Reason.BLOCKED_POW),
-    ("_cf_chl_opt", Reason.BLOCKED_WAF),
-    ("__cf_chl_", Reason.BLOCKED_WAF),
-    ("cf-browser-verification", Reason.BLOCKED_WAF),
-    ("cf-error-details", Reason.BLOCKED_WAF),
-    ("/_fs-ch-", Reason.BLOCKED_WAF),
-    ("gokuprops", Reason.BLOCKED_WAF),
-    ("sec-if-cpt-container", Reason.BLOCKED_WAF),
-    ("/_sec/cp_challenge/", Reason.BLOCKED_WAF),
-    ("sucuri_cloudproxy_js", Reason.BLOCKED_WAF),
-    ("vercel security checkpoint", Reason.BLOCKED_WAF),
-    ("/.well-known/ddos-guard/", Reason.BLOCKED_WAF),
-    ("captcha-delivery.com", Reason.BLOCKED_CAPTCHA),
-    ("px-captcha", Reason.BLOCKED_CAPTCHA),
-    ("validate.perfdrive.com", Reason.BLOCKED_CAPTCHA),
-    ("stormcaster.js", Reason.BLOCKED_CAPTCHA),
+_POW, _WAF, _CAPTCHA = Reason.BLOCKED_POW, Reason.BLOCKED_WAF, Reason.BLOCKED_CAPTCHA
+_COOKIE, _LOGIN = Reason.BLOCKED_COOKIE, Reason.BLOCKED_LOGIN
+
+
+def _texts(*rows: tuple[Reason, str]) -> tuple[tuple[str, Reason], ...]:
+    """Texts in lower case, each with its kind of wall; a row has several, with ` | ` between them."""
+    return tuple((text, reason) for reason, texts in rows for text in texts.split(" | "))
+
+
+def _patterns(*rows: tuple[Reason, str]) -> tuple[tuple[re.Pattern[str], Reason], ...]:
+    return tuple((re.compile(pattern, re.IGNORECASE), reason) for reason, pattern in rows)
+
+
+# Only the code of a challenge contains these.
+SIGNS = _texts(
+    (_POW, "cloudpmc-viewer-pow | pow_challenge | /.within.website/x/cmd/anubis | anubis_challenge"),
+    (_POW, "making sure you&#39;re not a bot | making sure you're not a bot"),
+    (_WAF, "_cf_chl_opt | __cf_chl_ | cf-browser-verification | cf-error-details | /_fs-ch- | gokuprops"),
+    (_WAF, "sec-if-cpt-container | /_sec/cp_challenge/ | sucuri_cloudproxy_js | vercel security checkpoint"),
+    (_WAF, "/.well-known/ddos-guard/"),
+    (_CAPTCHA, "captcha-delivery.com | px-captcha | validate.perfdrive.com | stormcaster.js"),
 )
 # Titles of pages that are nothing but a wall.
-TITLES: tuple[tuple[re.Pattern[str], Reason], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), reason)
-    for pattern, reason in (
-        (r"preparing to download", Reason.BLOCKED_POW),
-        (
-            r"just a moment|attention required|client challenge|access (?:to this page has been )?denied|request rejected"
-            r"|security (?:check|verification)|checking your browser|ddos protection|pardon our interruption|\b403 forbidden",
-            Reason.BLOCKED_WAF,
-        ),
-        (
-            r"captcha|are you (?:a )?(?:human|robot)|robot check|human verification|unusual traffic|access check"
-            r"|validate user|verify you are (?:a )?human|bot (?:check|detection)",
-            Reason.BLOCKED_CAPTCHA,
-        ),
-        (r"cookies? (?:absent|required|disabled|not supported|not enabled)|enable cookies", Reason.BLOCKED_COOKIE),
-        (r"(?:log|sign)[ -]?(?:in|on)\b|institutional login|authentication required", Reason.BLOCKED_LOGIN),
-    )
+TITLES = _patterns(
+    (_POW, r"preparing to download"),
+    (_WAF, r"just a moment|attention required|client challenge|access (?:to this page has been )?denied"),
+    (_WAF, r"request rejected|security (?:check|verification)|checking your browser|ddos protection"),
+    (_WAF, r"pardon our interruption|\b403 forbidden"),
+    (_CAPTCHA, r"captcha|are you (?:a )?(?:human|robot)|robot check|human verification|unusual traffic|access check"),
+    (_CAPTCHA, r"validate user|verify you are (?:a )?human|bot (?:check|detection)"),
+    (_COOKIE, r"cookies? (?:absent|required|disabled|not supported|not enabled)|enable cookies"),
+    (_LOGIN, r"(?:log|sign)[ -]?(?:in|on)\b|institutional login|authentication required"),
 )
-# Words that mean a wall when the page says little else.
-PHRASES: tuple[tuple[str, Reason], ...] = (
-    ("g-recaptcha", Reason.BLOCKED_CAPTCHA),
-    ("h-captcha", Reason.BLOCKED_CAPTCHA),
-    ("hcaptcha.com", Reason.BLOCKED_CAPTCHA),
-    ("recaptcha/api.js", Reason.BLOCKED_CAPTCHA),
-    ("cf-turnstile", Reason.BLOCKED_CAPTCHA),
-    ("_incapsula_resource", Reason.BLOCKED_WAF),
-    ("incapsula incident id", Reason.BLOCKED_WAF),
-    ("awswafintegration", Reason.BLOCKED_WAF),
-    ("please enable cookies", Reason.BLOCKED_COOKIE),
-    ("cookies are required", Reason.BLOCKED_COOKIE),
-    ("your browser does not accept cookies", Reason.BLOCKED_COOKIE),
-    ("your browser is not accepting cookies", Reason.BLOCKED_COOKIE),
-    ("cookies must be enabled", Reason.BLOCKED_COOKIE),
-    ("cookies are disabled", Reason.BLOCKED_COOKIE),
-    ("enable javascript and cookies to continue", Reason.BLOCKED_WAF),
-    ("please enable js and disable any ad blocker", Reason.BLOCKED_WAF),
-    ("the requested url was rejected", Reason.BLOCKED_WAF),
-    ("you don't have permission to access", Reason.BLOCKED_WAF),
-    ("there was a problem providing the content you requested", Reason.BLOCKED_WAF),
-    ("your request has been blocked", Reason.BLOCKED_WAF),
-    ("unusual traffic", Reason.BLOCKED_CAPTCHA),
-    ("please verify you are a human", Reason.BLOCKED_CAPTCHA),
-    ("confirm you are a human", Reason.BLOCKED_CAPTCHA),
-    ("press & hold", Reason.BLOCKED_CAPTCHA),
-    ("you must be logged in", Reason.BLOCKED_LOGIN),
-    ("log in or purchase", Reason.BLOCKED_LOGIN),
-    ("purchase access to this article", Reason.BLOCKED_LOGIN),
+# Words that mean a wall when the page has little other text.
+PHRASES = _texts(
+    (_CAPTCHA, "g-recaptcha | h-captcha | hcaptcha.com | recaptcha/api.js | cf-turnstile"),
+    (_WAF, "_incapsula_resource | incapsula incident id | awswafintegration"),
+    (_COOKIE, "please enable cookies | cookies are required | your browser does not accept cookies"),
+    (_COOKIE, "your browser is not accepting cookies | cookies must be enabled | cookies are disabled"),
+    (_WAF, "enable javascript and cookies to continue | please enable js and disable any ad blocker"),
+    (_WAF, "the requested url was rejected | you don't have permission to access"),
+    (_WAF, "there was a problem providing the content you requested | your request has been blocked"),
+    (_CAPTCHA, "unusual traffic | please verify you are a human | confirm you are a human | press & hold"),
+    (_LOGIN, "you must be logged in | log in or purchase | purchase access to this article"),
 )
-ADDRESSES: tuple[tuple[re.Pattern[str], Reason], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), reason)
-    for pattern, reason in (
-        (r"cookieAbsent|/cookie[-_]?(?:error|required|wall)(?=[/.]|$)", Reason.BLOCKED_COOKIE),
-        (
-            r"//validate\.perfdrive\.com|/captcha(?=[/.]|$)|captcha-delivery\.com|//www\.google\.com/sorry/",
-            Reason.BLOCKED_CAPTCHA,
-        ),
-        (
-            r"//(?:login|idp|sso|signin|auth|accounts)\.|/shibboleth(?:\.sso)?(?=/|$)|/idp/"
-            r"|/(?:login|signin|sign-in|logon|wayf|idp|sso|ssostart|showlogin|institutional-login)(?:\.[a-z]{2,4})?(?=[/?#]|$)",
-            Reason.BLOCKED_LOGIN,
-        ),
-    )
+# URLs of walls: host and path.
+ADDRESSES = _patterns(
+    (_COOKIE, r"cookieAbsent|/cookie[-_]?(?:error|required|wall)(?=[/.]|$)"),
+    (_CAPTCHA, r"//validate\.perfdrive\.com|/captcha(?=[/.]|$)|captcha-delivery\.com|//www\.google\.com/sorry/"),
+    (_LOGIN, r"//(?:login|idp|sso|signin|auth|accounts)\.|/shibboleth(?:\.sso)?(?=/|$)|/idp/"),
+    (_LOGIN, r"/(?:login|signin|sign-in|logon|wayf|idp|sso|ssostart|showlogin)(?:\.[a-z]{2,4})?(?=[/?#]|$)"),
+    (_LOGIN, r"/institutional-login(?:\.[a-z]{2,4})?(?=[/?#]|$)"),
 )
 _ARTICLE = re.compile(
     r"(?i)<meta[^<>]{0,200}(?:citation_(?:title|pdf_url|doi|author)|bepress_citation_title|eprints\.title)"
@@ -124,9 +89,7 @@ def recognise_wall(status: int, headers: Mapping[str, str], body_start: bytes, u
         return Reason.RATE_LIMITED
     if "<" not in text or _ARTICLE.search(text):
         return None
-    if sign := next((reason for sign, reason in SIGNS if sign in lowered), None):
-        return sign
-    return wall_at(url) or _by_words(lowered)
+    return _first_in(lowered, SIGNS) or wall_at(url) or _by_words(lowered)
 
 
 def wall_at(url: str) -> Reason | None:
@@ -134,7 +97,15 @@ def wall_at(url: str) -> Reason | None:
     page to return from."""
     parts = urlsplit(url)
     where = f"//{parts.netloc}{parts.path}"
-    return next((reason for pattern, reason in ADDRESSES if pattern.search(where)), None)
+    return _first_found(where, ADDRESSES)
+
+
+def _first_in(lowered: str, texts: tuple[tuple[str, Reason], ...]) -> Reason | None:
+    return next((reason for text, reason in texts if text in lowered), None)
+
+
+def _first_found(text: str, patterns: tuple[tuple[re.Pattern[str], Reason], ...]) -> Reason | None:
+    return next((reason for pattern, reason in patterns if pattern.search(text)), None)
 
 
 def _by_header(status: int, headers: Mapping[str, str], body_start: bytes) -> Reason | None:
@@ -154,11 +125,8 @@ def _by_words(lowered: str) -> Reason | None:
     if len(" ".join(_TAG.sub(" ", visible).split())) > _SHORT_PAGE:
         return None
     title = _TITLE.search(lowered)
-    if title and (reason := next((reason for pattern, reason in TITLES if pattern.search(title[1])), None)):
-        return reason
-    if phrase := next((reason for phrase, reason in PHRASES if phrase in lowered), None):
-        return phrase
-    return Reason.BLOCKED_LOGIN if 'type="password"' in lowered else None
+    found = (_first_found(title[1], TITLES) if title else None) or _first_in(lowered, PHRASES)
+    return found or (Reason.BLOCKED_LOGIN if 'type="password"' in lowered else None)
 
 
 def _without(lowered: str, tag: str) -> str:

@@ -21,9 +21,9 @@ from docstokg_assets.domain.json_access import JsonObject, dig, items, mapping, 
 from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.answers import (
-    answer,
     api_request,
     bad_answer,
+    batchable_request,
     failure,
     json_of,
     license_name,
@@ -33,7 +33,6 @@ from docstokg_assets.resolvers.answers import (
     result_of,
 )
 from docstokg_assets.resolvers.api import ApiResolver, DepositResolver, IndexResolver, indexed_doi
-from docstokg_assets.resolvers.batches import batchable_request
 from docstokg_assets.resolvers.registry import (
     Budget,
     Candidates,
@@ -44,6 +43,7 @@ from docstokg_assets.resolvers.registry import (
     ResolverContext,
     ResolverResult,
     ResolverSettings,
+    answer,
     build_resolvers,
     clear_resolver_caches,
     load_resolvers,
@@ -60,17 +60,8 @@ __all__ += ["ApiResolver", "DepositResolver", "Example", "IndexResolver", "Resol
 __all__ += ["Candidates", "Resolution", "ResolverContext", "ResolverResult"]
 __all__ += ["Budget", "KeyedSettings", "ResolverSettings", "Spent"]
 __all__ += ["build_resolvers", "clear_resolver_caches", "load_resolvers"]
-__all__ += [
-    "answer",
-    "api_request",
-    "bad_answer",
-    "batchable_request",
-    "failure",
-    "json_of",
-    "nothing",
-    "phrase",
-    "result_of",
-]
+__all__ += ["answer", "api_request", "bad_answer", "batchable_request", "failure", "json_of"]
+__all__ += ["nothing", "phrase", "result_of"]
 __all__ += ["JsonObject", "dig", "items", "mapping", "objects", "text"]
 __all__ += ["indexed_doi", "license_name", "names_doi", "normalize_arxiv", "normalize_doi", "normalize_openalex_id"]
 __all__ += ["normalize_pmcid", "normalize_pmid", "normalize_url"]

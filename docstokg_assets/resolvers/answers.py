@@ -1,18 +1,17 @@
-"""Requests to provider APIs and how their answers are read: errors, JSON, DOIs, licences."""
+"""Requests to provider APIs, alone or for several works at once, and how answers are read: errors, JSON, DOIs, licences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-import orjson
 
 from docstokg_assets.domain.identifiers import normalize_doi
 from docstokg_assets.domain.json_access import text
 from docstokg_assets.domain.plans import Candidate
 from docstokg_assets.resolvers.registry import ResolverResult
-from resources.http.messages import Request, Response, Role
+from resources.http.messages import BatchableRequest, Request, Response, Role
 from resources.records import Reason
 
 _CC_URL = re.compile(r"(?i)https?://creativecommons\.org/(?:licenses/(by[a-z-]*)|(publicdomain/zero))/.*")
@@ -25,6 +24,36 @@ def api_request(url: str, **fields: Any) -> Request:
     `fields` are further fields of the Request.
     """
     return Request(url, Role.METADATA, obey_robots=False, **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchBuilder:
+    """Call `build` with the items of a batch and with what the work's context gives, such as a key.
+
+    Requests with equal builders may be sent as one.
+    """
+
+    build: Callable[..., Request]
+    arguments: tuple[Any, ...] = field(default=(), repr=False)  # may hold a key
+
+    def __call__(self, items: Sequence[str]) -> Request:
+        return self.build(items, *self.arguments)
+
+
+def batchable_request(
+    item: str,
+    most: int,
+    build: Callable[..., Request],
+    *arguments: Any,
+    is_for_all: Callable[[Response], bool] = lambda response: False,
+) -> Request:
+    """A request for `item` that may also carry the items of other works, at most `most` of them.
+
+    `build(items, *arguments)` makes the request for several items; `response.items` lists them in the order asked for.
+    `is_for_all` tells an error about the whole batch from one that a single item caused.
+    """
+    builder = BatchBuilder(build, arguments)
+    return replace(builder([item]), batchable=BatchableRequest(item, most, builder, is_for_all))
 
 
 def nothing(note: str = "") -> ResolverResult:
@@ -87,9 +116,3 @@ def license_name(value: Any) -> str | None:
         parts = re.findall("nc|nd|sa", name[2].lower())
         return "-".join(("cc-by", *parts)) if name[1].lower() == "by" else "cc0"
     return written
-
-
-def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer for an example: bytes as they are, anything else as JSON."""
-    kind, content = ("text/html", body) if isinstance(body, bytes) else ("application/json", orjson.dumps(body))
-    return Response(status, "", {"content-type": kind, **(headers or {})}, content)

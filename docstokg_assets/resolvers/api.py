@@ -6,19 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from docstokg_assets.domain.json_access import JsonObject, mapping
+from docstokg_assets.domain.json_access import JsonObject, dig, mapping
 from docstokg_assets.domain.plans import Target, Tier
 from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.answers import (
-    api_request,
-    bad_answer,
-    failure,
-    json_of,
-    license_name,
-    names_doi,
-    nothing,
-    result_of,
-)
+from docstokg_assets.resolvers import answers
 from docstokg_assets.resolvers.registry import Candidates, Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
 from resources.http.messages import Request, Response
@@ -45,8 +36,10 @@ class ApiResolver(Resolver):
         response = yield request
         if failed := self.failure(response):
             return failed
-        found = self.read(json_of(response), work, response)
-        return bad_answer(f"unexpected answer of {self.api_host}") if found is None else result_of(found)
+        found = self.read(answers.json_of(response), work, response)
+        return (
+            answers.bad_answer(f"unexpected answer of {self.api_host}") if found is None else answers.result_of(found)
+        )
 
     def request(self, work: Work, context: ResolverContext) -> Request | ResolverResult:
         """The request to send, or a result when there is no point in sending one."""
@@ -54,7 +47,7 @@ class ApiResolver(Resolver):
 
     def failure(self, response: Response) -> ResolverResult | None:
         """The result when the answer is an error. Extend it where a provider reports errors in its own way."""
-        return failure(response)
+        return answers.failure(response)
 
     def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
         """The candidates in an answer; None when it does not have the documented form. `data` is its JSON."""
@@ -63,13 +56,15 @@ class ApiResolver(Resolver):
     def file(self, value: Any, target: Target = Target.PDF, license_: Any = None, **fields: Any) -> Candidates:
         """A candidate for a file that the provider names, if its URL is usable. `license_` is the provider's spelling."""
         if url := file_url(value, target):
-            yield self.candidate(url, target, license=license_name(license_), **fields)
+            yield self.candidate(url, target, license=answers.license_name(license_), **fields)
 
 
 class IndexResolver(ApiResolver):
     """An index, searched by DOI, of what others hold. Asked when the known copies have failed."""
 
     asked_in: ClassVar[Tier | None] = Tier.LANDING_SCRAPE
+    records_at: ClassVar[tuple[str, ...]] = ("results",)  # the keys that lead to the list of records in a good answer
+    doi_key: ClassVar[str] = "doi"  # the key of a record under which it has its DOI, or a list of them
 
     def request(self, work: Work, context: ResolverContext) -> Request:
         return self.search(work.doi or "", context)
@@ -78,8 +73,8 @@ class IndexResolver(ApiResolver):
         records = self.records(mapping(data))
         if not isinstance(records, list):
             return None
-        doi = work.doi or ""
-        own = [record for record in map(mapping, records) if any(names_doi(value, doi) for value in self.dois(record))]
+        found = map(mapping, records)
+        own = [record for record in found if any(answers.names_doi(doi, work.doi or "") for doi in self.dois(record))]
         return (candidate for record in own for candidate in self.copies(record))
 
     def search(self, doi: str, context: ResolverContext) -> Request:
@@ -88,11 +83,12 @@ class IndexResolver(ApiResolver):
 
     def records(self, data: JsonObject) -> Any:
         """The list of records in a good answer."""
-        return data.get("results")
+        return dig(data, *self.records_at)
 
     def dois(self, record: JsonObject) -> Iterable[Any]:
         """The DOIs of a record; it is used when the work's DOI is among them."""
-        raise NotImplementedError
+        found = record.get(self.doi_key)
+        return found if isinstance(found, list) else [found]
 
     def copies(self, record: JsonObject) -> Candidates:
         """The candidates in a record of the work."""
@@ -106,9 +102,9 @@ class IndexResolver(ApiResolver):
         for value in urls:
             url = file_url(value)
             if url and looks_like_pdf(url):
-                yield self.candidate(url, license=license_name(license_), **fields)
+                yield self.candidate(url, license=answers.license_name(license_), **fields)
             elif page := page_url(value):
-                tier, license_ = Tier.LANDING_SCRAPE, license_name(license_)
+                tier, license_ = Tier.LANDING_SCRAPE, answers.license_name(license_)
                 yield self.candidate(page, Target.LANDING, tier=tier, license=license_, **fields)
 
 
@@ -126,7 +122,7 @@ class DepositResolver(ApiResolver):
 
     def request(self, work: Work, context: ResolverContext) -> Request | ResolverResult:
         number = self._number(work)
-        return nothing() if number is None else api_request(self.record_url.format(number.lower()))
+        return answers.nothing() if number is None else answers.api_request(self.record_url.format(number.lower()))
 
     def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
         record = self.record(mapping(data))

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docstokg_assets.resolvers import Candidate, Example, Resolver, Tier, Work, register
+import docstokg_assets.resolvers as kit
 
 
-@register("arxiv")
-class ArxivResolver(Resolver):
-    tier = Tier.DIRECT_OA
+@kit.register("arxiv")
+class ArxivResolver(kit.Resolver):
+    tier = kit.Tier.DIRECT_OA
     default_rank = 10
     # export.arxiv.org exists for harvesting, under arXiv's terms of use (one request in three seconds, one connection);
     # its robots.txt is written for search engines.
     robots = False
     head_precheck = False
     EXAMPLES = (
-        Example(Work("W1", arxiv_id="2401.00001"), urls=["https://export.arxiv.org/pdf/2401.00001"]),
-        Example(Work("W2", arxiv_id="hep-th/9901001v1"), urls=["https://export.arxiv.org/pdf/hep-th/9901001v1"]),
-        Example(Work("W3")),
+        kit.Example(kit.Work("W1", arxiv_id="2401.00001"), urls=["https://export.arxiv.org/pdf/2401.00001"]),
+        kit.Example(
+            kit.Work("W2", arxiv_id="hep-th/9901001v1"), urls=["https://export.arxiv.org/pdf/hep-th/9901001v1"]
+        ),
+        kit.Example(kit.Work("W3")),
     )
 
-    def applies(self, work: Work) -> bool:
+    def applies(self, work: kit.Work) -> bool:
         return work.arxiv_id is not None
 
-    def candidates(self, work: Work) -> Sequence[Candidate]:
+    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
         return (self.candidate(f"https://export.arxiv.org/pdf/{work.arxiv_id}", version="submittedVersion"),)

@@ -9,115 +9,91 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from docstokg_assets.resolvers import (
-    ApiResolver,
-    Candidates,
-    Example,
-    JsonObject,
-    Reason,
-    Request,
-    ResolverContext,
-    Response,
-    Target,
-    Tier,
-    Work,
-    answer,
-    api_request,
-    batchable_request,
-    dig,
-    doi_url,
-    indexed_doi,
-    looks_like_pdf,
-    names_doi,
-    objects,
-    page_url,
-    register,
-)
+import docstokg_assets.resolvers as kit
 
 _MOST = 50  # DOIs in one request
 _FIELDS = "DOI,link,license,resource"
 _PLAIN = re.compile(r"10\.[0-9.]+/[\w.()/-]+")
 _USES = frozenset({"text-mining", "unspecified", "syndication"})
 _VERSIONS = {"vor": "publishedVersion", "am": "acceptedVersion"}
-_TARGETS = {"application/pdf": Target.PDF, "application/xml": Target.XML, "text/xml": Target.XML}
+_TARGETS = {"application/pdf": kit.Target.PDF, "application/xml": kit.Target.XML, "text/xml": kit.Target.XML}
 
-_WORK = Work("W1", doi="10.5555/12345678")
+_WORK = kit.Work("W1", doi="10.5555/12345678")
 _PDF, _PAGE = "https://press.example/doi/pdf/10.5555/12345678", "https://press.example/doi/10.5555/12345678"
 _XML = "https://api.press.example/10.5555/12345678?httpAccept=text/xml"
 
 
-def _link(url: str, content_type: str, use: str = "text-mining") -> JsonObject:
+def _link(url: str, content_type: str, use: str = "text-mining") -> kit.JsonObject:
     return {"URL": url, "content-type": content_type, "content-version": "vor", "intended-application": use}
 
 
+_CHECK = _link("https://press.example/check/12345678.pdf", "unspecified", "similarity-checking")
 _RECORD = {
     "license": [{"URL": "https://creativecommons.org/licenses/by/4.0/", "content-version": "vor"}],
-    "link": [
-        _link(_XML, "text/xml"),
-        _link(_PDF, "application/pdf"),
-        _link("https://press.example/check/12345678.pdf", "unspecified", "similarity-checking"),
-    ],
+    "link": [_link(_XML, "text/xml"), _link(_PDF, "application/pdf"), _CHECK],
     "resource": {"primary": {"URL": _PAGE}},
 }
 _LIST = [{"DOI": "10.5555/OTHER"}, {**_RECORD, "DOI": _WORK.doi}]
 
 
-@register("crossref")
-class CrossrefResolver(ApiResolver):
+@kit.register("crossref")
+class CrossrefResolver(kit.ApiResolver):
     default_rank = 30
     api_host = "api.crossref.org"
     EXAMPLES = (
-        Example(_WORK, [answer({"message": _RECORD})], [_PDF, _XML, _PAGE]),
-        Example(_WORK, [answer({"message": {"items": _LIST}})], [_PDF, _XML, _PAGE]),
-        Example(_WORK, [answer({"message": {"DOI": "10.5555/12345678"}})], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"message": {"items": []}})], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer(b"Resource not found.", 404)], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"status": "ok"})], reason=Reason.BAD_ANSWER),
+        kit.Example(_WORK, [{"message": _RECORD}], [_PDF, _XML, _PAGE]),
+        kit.Example(_WORK, [{"message": {"items": _LIST}}], [_PDF, _XML, _PAGE]),
+        kit.Example(_WORK, [{"message": {"DOI": "10.5555/12345678"}}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"message": {"items": []}}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer(b"Resource not found.", 404)], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"status": "ok"}], reason=kit.Reason.BAD_ANSWER),
     )
 
-    def applies(self, work: Work) -> bool:
-        return indexed_doi(work) is not None and work.agency != "datacite"
+    def applies(self, work: kit.Work) -> bool:
+        return kit.indexed_doi(work) is not None and work.agency != "datacite"
 
-    def request(self, work: Work, context: ResolverContext) -> Request:
+    def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
         doi, contact = work.doi or "", context.contact_email
-        # a DOI with characters that would end an entry of the list is requested alone
-        return batchable_request(doi, _MOST, _records, contact) if _PLAIN.fullmatch(doi) else _records([doi], contact)
+        if _PLAIN.fullmatch(doi):
+            return kit.batchable_request(doi, _MOST, _records, contact)
+        return _records([doi], contact)  # alone: it has characters that would end an entry of the list
 
-    def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
-        message, doi = dig(data, "message"), work.doi or ""
+    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+        message, doi = kit.dig(data, "message"), work.doi or ""
         if not isinstance(message, dict):
             return None
         if "items" in message:
-            message = next((record for record in objects(message["items"]) if names_doi(record.get("DOI"), doi)), {})
+            message = next((one for one in kit.objects(message["items"]) if kit.names_doi(one.get("DOI"), doi)), {})
         return self._candidates(message, doi)
 
-    def _candidates(self, message: JsonObject, doi: str) -> Candidates:
+    def _candidates(self, message: kit.JsonObject, doi: str) -> kit.Candidates:
         """The PDFs first, then other files, then the page, to which doi.org would redirect."""
-        licenses = {one.get("content-version"): one.get("URL") for one in reversed([*objects(message.get("license"))])}
-        for pdf in (True, False):
-            for link in objects(message.get("link")):
-                made_for, target = link.get("content-version"), _target(link)
-                version = _VERSIONS.get(str(made_for))
-                if target and (target is Target.PDF) is pdf and version and link.get("intended-application") in _USES:
-                    license_ = licenses.get(made_for) or licenses.get("unspecified")
-                    yield from self.file(link.get("URL"), target, license_, version=version)
-        if url := page_url(dig(message, "resource", "primary", "URL")):
-            yield self.candidate(url, Target.LANDING, tier=Tier.DOI_REDIRECT, instead_of=doi_url(doi))
+        given = reversed([*kit.objects(message.get("license"))])
+        licenses = {one.get("content-version"): one.get("URL") for one in given}
+        usable = (one for one in kit.objects(message.get("link")) if str(one.get("intended-application")) in _USES)
+        links = sorted(((_target(one), one) for one in usable), key=lambda pair: pair[0] is not kit.Target.PDF)
+        for target, link in links:
+            made_for = link.get("content-version")
+            if target and (version := _VERSIONS.get(str(made_for))):
+                license_ = licenses.get(made_for) or licenses.get("unspecified")
+                yield from self.file(link.get("URL"), target, license_, version=version)
+        if url := kit.page_url(kit.dig(message, "resource", "primary", "URL")):
+            yield self.candidate(url, kit.Target.LANDING, tier=kit.Tier.DOI_REDIRECT, instead_of=kit.doi_url(doi))
 
 
-def _records(dois: Sequence[str], contact: str | None) -> Request:
+def _records(dois: Sequence[str], contact: str | None) -> kit.Request:
     """The request for one record, or for the needed fields of several."""
     contact_parameter = {"mailto": contact} if contact else {}
     if len(dois) == 1:
         query = f"?{urlencode(contact_parameter)}" if contact else ""
-        return api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}{query}")
+        return kit.api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}{query}")
     wanted = {"filter": ",".join(f"doi:{doi}" for doi in dois), "rows": len(dois), "select": _FIELDS}
-    return api_request(f"https://api.crossref.org/works?{urlencode({**wanted, **contact_parameter})}")
+    return kit.api_request(f"https://api.crossref.org/works?{urlencode({**wanted, **contact_parameter})}")
 
 
-def _target(link: JsonObject) -> Target | None:
+def _target(link: kit.JsonObject) -> kit.Target | None:
     """What a link leads to; where the publisher does not say, only a URL that looks like a PDF counts."""
     declared = str(link.get("content-type")).lower()
     if declared == "unspecified":
-        return Target.PDF if looks_like_pdf(str(link.get("URL"))) else None
+        return kit.Target.PDF if kit.looks_like_pdf(str(link.get("URL"))) else None
     return _TARGETS.get(declared)

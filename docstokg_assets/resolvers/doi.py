@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docstokg_assets.resolvers import Candidate, Example, Resolver, Target, Tier, Work, doi_url, register
+import docstokg_assets.resolvers as kit
 
 
-@register("doi")
-class DoiResolver(Resolver):
-    tier = Tier.DOI_REDIRECT
+@kit.register("doi")
+class DoiResolver(kit.Resolver):
+    tier = kit.Tier.DOI_REDIRECT
     head_precheck = False  # publishers refuse HEAD, and a landing page is read anyway
     EXAMPLES = (
-        Example(Work("W1", doi="10.5555/12345678"), urls=["https://doi.org/10.5555/12345678"]),
-        Example(
-            Work("W2", doi="10.1002/(SICI)1097(1998)49:8<693::AID-ASI4>3.0.CO;2-#"),
+        kit.Example(kit.Work("W1", doi="10.5555/12345678"), urls=["https://doi.org/10.5555/12345678"]),
+        kit.Example(
+            kit.Work("W2", doi="10.1002/(SICI)1097(1998)49:8<693::AID-ASI4>3.0.CO;2-#"),
             urls=["https://doi.org/10.1002/(SICI)1097(1998)49:8%3C693::AID-ASI4%3E3.0.CO;2-%23"],
         ),
-        Example(Work("W3", doi="10.48550/arXiv.2401.00001", arxiv_id="2401.00001")),
-        Example(Work("W4")),
+        kit.Example(kit.Work("W3", doi="10.48550/arXiv.2401.00001", arxiv_id="2401.00001")),
+        kit.Example(kit.Work("W4")),
     )
 
-    def applies(self, work: Work) -> bool:
+    def applies(self, work: kit.Work) -> bool:
         # The page of an arXiv DOI leads to the same PDF that the arxiv resolver names.
         return work.doi is not None and not work.doi.lower().startswith("10.48550/arxiv.")
 
-    def candidates(self, work: Work) -> Sequence[Candidate]:
-        return (self.candidate(doi_url(work.doi or ""), Target.LANDING),)
+    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
+        return (self.candidate(kit.doi_url(work.doi or ""), kit.Target.LANDING),)

@@ -2,81 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
-from docstokg_assets.resolvers import (
-    Candidates,
-    Example,
-    IndexResolver,
-    JsonObject,
-    Reason,
-    Request,
-    ResolverContext,
-    Work,
-    answer,
-    api_request,
-    batchable_request,
-    dig,
-    file_url,
-    items,
-    looks_like_pdf,
-    phrase,
-    register,
-)
+import docstokg_assets.resolvers as kit
 
 _MOST = 40  # DOIs in one query; it is part of the URL
 _FIELDS = "halId_s,doiId_s,fileMain_s,files_s,licence_s,openAccess_bool"
 
-_WORK = Work("W1", doi="10.5555/peerj.99001")
+_WORK = kit.Work("W1", doi="10.5555/peerj.99001")
 _HAL = "https://hal.science/hal-04999999v1"
-_DEPOSIT = {
-    "doiId_s": "10.5555/peerj.99001",
-    "openAccess_bool": True,
-    "licence_s": "http://creativecommons.org/licenses/by/",
-    "fileMain_s": f"{_HAL}/document",
-    "files_s": [f"{_HAL}/file/paper.pdf", f"{_HAL}/file/data.csv"],
-}
+_RIGHTS = {"openAccess_bool": True, "licence_s": "http://creativecommons.org/licenses/by/"}
+_FILES = {"fileMain_s": f"{_HAL}/document", "files_s": [f"{_HAL}/file/paper.pdf", f"{_HAL}/file/data.csv"]}
+_DEPOSIT = {"doiId_s": "10.5555/peerj.99001", **_RIGHTS, **_FILES}
 
 
-def _found(*deposits: JsonObject) -> JsonObject:
+def _found(*deposits: kit.JsonObject) -> kit.JsonObject:
     return {"response": {"numFound": len(deposits), "start": 0, "docs": list(deposits)}}
 
 
-@register("hal")
-class HalResolver(IndexResolver):
+@kit.register("hal")
+class HalResolver(kit.IndexResolver):
     default_rank = 60
     api_host = "api.archives-ouvertes.fr"
+    records_at = ("response", "docs")
+    doi_key = "doiId_s"
     EXAMPLES = (
-        Example(_WORK, [answer(_found(_DEPOSIT))], [f"{_HAL}/document"]),
-        Example(_WORK, [answer(_found(_DEPOSIT | {"fileMain_s": None}))], [f"{_HAL}/file/paper.pdf"]),
-        Example(_WORK, [answer(_found({"doiId_s": _WORK.doi, "openAccess_bool": False}))], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer(_found(_DEPOSIT | {"doiId_s": "10.5555/other"}))], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer(_found())], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"error": {"msg": "undefined field", "code": 400}})], reason=Reason.BAD_ANSWER),
-        Example(Work("W2")),
+        kit.Example(_WORK, [_found(_DEPOSIT)], [f"{_HAL}/document"]),
+        kit.Example(_WORK, [_found(_DEPOSIT | {"fileMain_s": None})], [f"{_HAL}/file/paper.pdf"]),
+        kit.Example(_WORK, [_found({"doiId_s": _WORK.doi, "openAccess_bool": False})], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [_found(_DEPOSIT | {"doiId_s": "10.5555/other"})], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [_found()], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"error": {"msg": "undefined field", "code": 400}}], reason=kit.Reason.BAD_ANSWER),
+        kit.Example(kit.Work("W2")),
     )
 
-    def search(self, doi: str, context: ResolverContext) -> Request:
-        return batchable_request(doi, _MOST, _search)
+    def search(self, doi: str, context: kit.ResolverContext) -> kit.Request:
+        return kit.batchable_request(doi, _MOST, _search)
 
-    def records(self, data: JsonObject) -> Any:
-        return dig(data, "response", "docs")
-
-    def dois(self, record: JsonObject) -> Iterable[Any]:
-        return [record.get("doiId_s")]
-
-    def copies(self, record: JsonObject) -> Candidates:
+    def copies(self, record: kit.JsonObject) -> kit.Candidates:
         """The main file, or the first PDF where none is marked as such; a deposit may have no files, or an embargo."""
         if record.get("openAccess_bool") is not True:
             return
-        files = [url for url in map(file_url, items(record.get("files_s"))) if url and looks_like_pdf(url)]
-        main = file_url(record.get("fileMain_s")) or next(iter(files), None)
+        files = [url for url in map(kit.file_url, kit.items(record.get("files_s"))) if url and kit.looks_like_pdf(url)]
+        main = kit.file_url(record.get("fileMain_s")) or next(iter(files), None)
         yield from self.file(main, license_=record.get("licence_s"))
 
 
-def _search(dois: Sequence[str]) -> Request:
-    query = f"doiId_s:({' OR '.join(map(phrase, dois))})"
+def _search(dois: Sequence[str]) -> kit.Request:
+    query = f"doiId_s:({' OR '.join(map(kit.phrase, dois))})"
     parameters = urlencode({"q": query, "wt": "json", "fl": _FIELDS, "rows": 5 * len(dois)})
-    return api_request(f"https://api.archives-ouvertes.fr/search/?{parameters}")
+    return kit.api_request(f"https://api.archives-ouvertes.fr/search/?{parameters}")

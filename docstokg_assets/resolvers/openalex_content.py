@@ -7,32 +7,11 @@ never stored; it is cached here while it is valid, so that a work that must wait
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from docstokg_assets.resolvers import (
-    Candidate,
-    Example,
-    KeyedSettings,
-    Reason,
-    Resolution,
-    Resolver,
-    ResolverContext,
-    ResolverResult,
-    ResolverSettings,
-    Spent,
-    Tier,
-    Work,
-    answer,
-    api_request,
-    bad_answer,
-    failure,
-    normalize_openalex_id,
-    normalize_url,
-    nothing,
-    register,
-)
+import docstokg_assets.resolvers as kit
 from resources.clock import Clock, SystemClock
 
 FILE_USD = 0.01
@@ -40,34 +19,34 @@ NOT_FOUND_USD = 0.0001  # a request for a missing file costs a credit
 LINK_LASTS_S = 300.0
 
 
-class OpenAlexContentSettings(KeyedSettings):
+class OpenAlexContentSettings(kit.KeyedSettings):
     enabled: bool = Field(False, description="whether it is asked at all; it costs money")
     budget_usd_per_day: float = Field(
         1.0, ge=0, description="most that it may spend in a day (UTC), all runs and processes together; 0.01 a file"
     )
 
 
+@dataclass(frozen=True)
 class FakeBudget:
     """A budget for the examples."""
 
-    def __init__(self, full: bool) -> None:
-        self._full = full
+    full: bool
 
-    def spend(self, name: str, amount: float, per_day: float) -> Spent:
-        return Spent(self._full, 20_000)
+    def spend(self, name: str, amount: float, per_day: float) -> kit.Spent:
+        return kit.Spent(self.full, 20_000)
 
     def give_back(self, name: str, amount: float, day: int) -> None:
         pass
 
 
-_WORK = Work("W1", has_content=True)
-_PAYING = ResolverContext(api_keys={"openalex_content": "key"}, budget=FakeBudget(full=True))
+_WORK = kit.Work("W1", has_content=True)
+_PAYING = kit.ResolverContext(api_keys={"openalex_content": "key"}, budget=FakeBudget(full=True))
 _SIGNED = "https://a1.r2.cloudflarestorage.com/openalex-pdfs/1.pdf?X-Amz-Signature=1"
 
 
-@register("openalex_content")
-class OpenAlexContentResolver(Resolver):
-    tier = Tier.LANDING_SCRAPE  # after all that is free, before the archive
+@kit.register("openalex_content")
+class OpenAlexContentResolver(kit.Resolver):
+    tier = kit.Tier.LANDING_SCRAPE  # after all that is free, before the archive
     default_rank = 90
     api_host = "content.openalex.org"
     needs_key = True
@@ -75,53 +54,52 @@ class OpenAlexContentResolver(Resolver):
     head_precheck = False  # the signed URL is made for one GET
     Settings = OpenAlexContentSettings
     EXAMPLES = (
-        Example(_WORK, [answer(b"", 302, {"location": _SIGNED})], [_SIGNED], _PAYING),
-        Example(_WORK, [answer(b"<title>404 Not Found</title>", 404)], (), _PAYING, Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"error": "Invalid or missing API key"}, 401)], (), _PAYING, Reason.HTTP_4XX),
-        Example(_WORK, [answer(b"%PDF-1.7")], (), _PAYING, Reason.BAD_ANSWER),
-        Example(_WORK, (), (), replace(_PAYING, budget=FakeBudget(full=False)), Reason.BUDGET_SPENT),
-        Example(_WORK, reason=Reason.NO_CANDIDATE),  # without a key no request is sent
-        Example(Work("W2")),  # OpenAlex has no copy
+        kit.Example(_WORK, [kit.answer(b"", 302, {"location": _SIGNED})], [_SIGNED], _PAYING),
+        kit.Example(_WORK, [kit.answer(b"<title>404 Not Found</title>", 404)], (), _PAYING, kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer({"error": "Invalid API key"}, 401)], (), _PAYING, kit.Reason.HTTP_4XX),
+        kit.Example(_WORK, [b"%PDF-1.7"], (), _PAYING, kit.Reason.BAD_ANSWER),
+        kit.Example(_WORK, (), (), replace(_PAYING, budget=FakeBudget(full=False)), kit.Reason.BUDGET_SPENT),
+        kit.Example(_WORK, reason=kit.Reason.NO_CANDIDATE),  # without a key no request is sent
+        kit.Example(kit.Work("W2")),  # OpenAlex has no copy
     )
 
     settings: OpenAlexContentSettings
 
-    def __init__(self, settings: ResolverSettings, position: int | None = None) -> None:
+    def __init__(self, settings: kit.ResolverSettings, position: int | None = None) -> None:
         super().__init__(settings, position)
         self.clock: Clock = SystemClock()
-        self._bought: dict[str, tuple[float, Candidate]] = {}  # work -> when its link expires, and the link
+        self._bought: dict[str, tuple[float, kit.Candidate]] = {}  # work -> when its link expires, and the link
 
-    def applies(self, work: Work) -> bool:
-        return work.has_content and normalize_openalex_id(work.work_id) is not None
+    def applies(self, work: kit.Work) -> bool:
+        return work.has_content and kit.normalize_openalex_id(work.work_id) is not None
 
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
+    def resolve(self, work: kit.Work, context: kit.ResolverContext) -> kit.Resolution:
         key, budget, per_day = context.api_keys.get(self.name), context.budget, self.settings.budget_usd_per_day
         if not key or budget is None:
-            return nothing("OpenAlex content needs a key: set DOCSTOKG_CONTENT_API_KEY_OPENALEX_CONTENT")
+            return kit.nothing("OpenAlex content needs a key: set DOCSTOKG_CONTENT_API_KEY_OPENALEX_CONTENT")
         expires, link = self._bought.get(work.work_id, (0.0, None))
         if link is not None and expires > self.clock.monotonic():
-            return ResolverResult((link,))
+            return kit.ResolverResult((link,))
         spent = budget.spend(self.name, FILE_USD, per_day)
         if not spent.taken:
             note = f"today's {per_day:g} USD for OpenAlex content are spent (budget_usd_per_day)"
-            return ResolverResult((), Reason.BUDGET_SPENT, note, spent.next_day_begins)
+            return kit.ResolverResult((), kit.Reason.BUDGET_SPENT, note, spent.next_day_begins)
         # the redirect leads to a signed URL on another host, which must not receive the key
         once = {"secret_params": {"api_key": key}, "follow_redirects": False, "cache": False}
         try:
-            response = yield api_request(f"https://content.openalex.org/works/{work.work_id}.pdf", **once)
+            response = yield kit.api_request(f"https://content.openalex.org/works/{work.work_id}.pdf", **once)
         except BaseException:  # also when the work is released before its request was sent
             budget.give_back(self.name, FILE_USD, spent.day)
             raise
-        url = normalize_url(response.headers.get("location"))
+        url = kit.normalize_url(response.headers.get("location"))
         if 300 <= response.status < 400 and url:
-            return ResolverResult((self._remember(work, self.candidate(url)),))
+            return kit.ResolverResult((self._remember(work, self.candidate(url)),))
         budget.give_back(self.name, FILE_USD - (NOT_FOUND_USD if response.status == 404 else 0.0), spent.day)
-        return failure(response) or bad_answer("OpenAlex content did not redirect to a file")
+        return kit.failure(response) or kit.bad_answer("OpenAlex content did not redirect to a file")
 
-    def _remember(self, work: Work, link: Candidate) -> Candidate:
+    def _remember(self, work: kit.Work, link: kit.Candidate) -> kit.Candidate:
         now = self.clock.monotonic()
-        for work_id, (expires, _) in list(self._bought.items()):
-            if expires <= now:
-                self._bought.pop(work_id, None)
+        for work_id in [known for known, (expires, _) in list(self._bought.items()) if expires <= now]:
+            self._bought.pop(work_id, None)
         self._bought[work.work_id] = (now + LINK_LASTS_S, link)
         return link

@@ -7,35 +7,23 @@ from __future__ import annotations
 
 import re
 
-from docstokg_assets.resolvers import (
-    Candidates,
-    DepositResolver,
-    Example,
-    JsonObject,
-    Location,
-    Reason,
-    Work,
-    answer,
-    dig,
-    mapping,
-    register,
-    text,
-)
+import docstokg_assets.resolvers as kit
 
 _FILE_ID = re.compile(r"[0-9a-f]{24}|[0-9a-z]{5}")
 
-_WORK = Work("W1", doi="10.31234/osf.io/abcd5_v2")
+_WORK = kit.Work("W1", doi="10.31234/osf.io/abcd5_v2")
 _DATA = {
     "id": "abcd5_v2",
     "attributes": {"public": True, "date_withdrawn": None, "version": 2},
     "relationships": {"primary_file": {"data": {"id": "666cadbf65e1de5b1b000000", "type": "files"}}},
 }
 _WITHDRAWN = {**_DATA, "attributes": {"date_withdrawn": "2026-01-01T00:00:00"}}
+_BY_PAGE = kit.Work("W2", locations=(kit.Location("https://osf.io/preprints/psyarxiv/abcd5", is_oa=True),))
 _FILE = "https://osf.io/download/666cadbf65e1de5b1b000000/"
 
 
-@register("osf")
-class OsfResolver(DepositResolver):
+@kit.register("osf")
+class OsfResolver(kit.DepositResolver):
     default_rank = 26
     api_host = "api.osf.io"
     # since 2025 a guid carries the version of the preprint, and so does its DOI
@@ -44,24 +32,20 @@ class OsfResolver(DepositResolver):
     record_url = "https://api.osf.io/v2/preprints/{}/"
     needed = "relationships"
     EXAMPLES = (
-        Example(_WORK, [answer({"data": _DATA})], [_FILE]),
-        Example(
-            Work("W2", locations=(Location("https://osf.io/preprints/psyarxiv/abcd5", is_oa=True),)),
-            [answer({"data": _DATA})],
-            [_FILE],
-        ),
-        Example(_WORK, [answer({"data": _WITHDRAWN})], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"errors": [{"detail": "Gone."}]}, 410)], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"data": None})], reason=Reason.BAD_ANSWER),
-        Example(Work("W3", doi="10.5555/1")),
+        kit.Example(_WORK, [{"data": _DATA}], [_FILE]),
+        kit.Example(_BY_PAGE, [{"data": _DATA}], [_FILE]),
+        kit.Example(_WORK, [{"data": _WITHDRAWN}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer({"errors": [{"detail": "Gone."}]}, 410)], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"data": None}], reason=kit.Reason.BAD_ANSWER),
+        kit.Example(kit.Work("W3", doi="10.5555/1")),
     )
 
-    def record(self, data: JsonObject) -> JsonObject:
-        return mapping(data.get("data"))
+    def record(self, data: kit.JsonObject) -> kit.JsonObject:
+        return kit.mapping(data.get("data"))
 
-    def copies(self, record: JsonObject) -> Candidates:
-        attributes = mapping(record.get("attributes"))
-        file_id = text(dig(record, "relationships", "primary_file", "data", "id"), 40)
+    def copies(self, record: kit.JsonObject) -> kit.Candidates:
+        attributes = kit.mapping(record.get("attributes"))
+        file_id = kit.text(kit.dig(record, "relationships", "primary_file", "data", "id"), 40)
         withheld = attributes.get("date_withdrawn") or attributes.get("public") is False
         if file_id and _FILE_ID.fullmatch(file_id) and not withheld:
             yield self.candidate(f"https://osf.io/download/{file_id}/", version="submittedVersion")

@@ -1,4 +1,4 @@
-"""The registry of resolvers and their interface. A resolver is one class in one file; no other file changes.
+"""The registry of resolvers, their interface, and the plans they make. A resolver is one class in one file.
 
 A resolver does no I/O: it derives candidates from the work (`candidates`), and, when it must query an API, it is a
 generator that yields Requests and receives Responses (`resolve`). The engine sends, waits and retries. So a resolver is
@@ -7,18 +7,21 @@ tested by feeding it answers: each class carries `EXAMPLES`.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import logging
 import pkgutil
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import orjson
 from pydantic import Field, SecretStr
 
-from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.plans import DELETED_PLAN, Candidate, Plan, PlanStep, Target, Tier
 from docstokg_assets.domain.works import Work
 from resources.catalog.spending import Spent
 from resources.http.messages import Request, Response
@@ -27,6 +30,8 @@ from resources.layers import SECRET_PREFIX
 from resources.rate_limit.settings import Rate
 from resources.records import Reason
 from resources.settings import Section, SettingsError
+
+log = logging.getLogger(__name__)
 
 
 class ResolverRateLimit(Section):
@@ -94,13 +99,26 @@ Candidates = Iterator[Candidate]
 
 @dataclass(frozen=True)
 class Example:
-    """A test case that the test suite collects: the work, the answers fed in order, and the expected URLs or reason."""
+    """A test case that the test suite collects: the work, the answers fed in order, and the expected URLs or reason.
+
+    An answer is a Response, or the body of one as `answer` takes it.
+    """
 
     work: Work
-    answers: Sequence[Response] = ()
+    answers: Sequence[Any] = ()
     urls: Sequence[str] = ()
     context: ResolverContext = field(default_factory=ResolverContext)
     reason: Reason = Reason.OK
+
+    def __post_init__(self) -> None:
+        answers = tuple(given if isinstance(given, Response) else answer(given) for given in self.answers)
+        object.__setattr__(self, "answers", answers)
+
+
+def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer for an example: bytes as they are, anything else as JSON."""
+    kind, content = ("text/html", body) if isinstance(body, bytes) else ("application/json", orjson.dumps(body))
+    return Response(status, "", {"content-type": kind, **(headers or {})}, content)
 
 
 class Resolver:
@@ -254,6 +272,34 @@ def build_resolvers(order: Sequence[str], settings: Mapping[str, Any]) -> tuple[
         for position, name in enumerate(order)
         if settings[name].enabled and not lacks_key(known[name], settings[name])
     )
+
+
+def make_plan(work: Work, resolvers: Iterable[Resolver]) -> Plan:
+    """Candidates by tier and rank, each URL once; resolvers to query stand where they will be queried."""
+    if work.deleted:
+        return Plan(work.work_id, (), DELETED_PLAN)
+    steps: list[PlanStep] = []
+    for resolver in resolvers:
+        try:
+            if resolver.applies(work):
+                steps += _steps_of(resolver, work)
+        except Exception:  # it costs neither the work nor the other resolvers
+            log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
+    steps.sort(key=lambda step: (step.tier.order, step.rank))
+    unique: dict[str, PlanStep] = {}
+    for step in steps:
+        unique.setdefault(step.candidate.key if step.candidate else f"deferred {step.resolver}", step)
+    rows = [[step.tier, step.resolver, key if step.candidate else None] for key, step in unique.items()]
+    digest = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
+    return Plan(work.work_id, tuple(unique.values()), digest)
+
+
+def _steps_of(resolver: Resolver, work: Work) -> list[PlanStep]:
+    steps = [PlanStep(c.tier, c.resolver, c.rank, c) for c in resolver.candidates(work)]
+    if resolver.api_host is not None:
+        asked = PlanStep(resolver.ask_tier(work), resolver.name, resolver.rank, asks_host=resolver.api_host)
+        steps.insert(0, asked)
+    return steps
 
 
 def key_of(settings: ResolverSettings) -> str | None:

@@ -27,174 +27,83 @@ class Route:
     any_file: bool = False
 
 
-def _route(pattern: str, to: str | None, why: str, named: str, asked: str | None, *, any_file: bool = False) -> Route:
-    return Route(re.compile(r"(?i)https?://" + pattern), to, why, (named, asked), any_file or to is None)
+def _route(pattern: str, to: str, why: str, named: str, asked: str, any_file: bool = False) -> Route:
+    """A rewrite, all URLs without their scheme."""
+    example = (f"https://{named}", f"https://{asked}")
+    return Route(re.compile(f"(?i)https?://{pattern}"), f"https://{to}", why, example, any_file)
+
+
+def _dead_end(pattern: str, why: str, named: str) -> Route:
+    """URLs that are never requested."""
+    return Route(re.compile(f"(?i)https?://{pattern}"), None, why, (f"https://{named}", None), any_file=True)
 
 
 _ARXIV_ID = r"([0-9]{4}\.[0-9]{4,5}(?:v[0-9]+)?|[a-z-]+(?:\.[a-z]{2})?/[0-9]{7}(?:v[0-9]+)?)"
 _DOI = r"(10\.[0-9]{4,9}/[^?#]+?)"
 _TAIL = r"/?(?:[?#].*)?"
+_HARVESTERS = "export.arxiv.org is the host that arXiv asks harvesters to use"
 _READER = "the reader shows the file in a frame; this is the file itself"
+_GALLEY = "OJS shows a galley under `view` and sends it under `download`"
 _PAGE = "the page of the article, on a platform whose file URLs follow from it"
 
+# fmt: off
 FILE_ROUTES = (
-    _route(
-        rf"(?:www\.|export\.)?arxiv\.org/(?:pdf|abs|html)/{_ARXIV_ID}(?:\.pdf)?{_TAIL}",
-        r"https://export.arxiv.org/pdf/\1",
-        "export.arxiv.org is the host that arXiv asks harvesters to use",
-        "http://arxiv.org/abs/hep-th/9901001v2",
-        "https://export.arxiv.org/pdf/hep-th/9901001v2",
-    ),
-    _route(
-        r"(?:www\.)?europepmc\.org/backend/ptpmcrender\.fcgi\?accid=(PMC[0-9]+)&blobtype=pdf",
-        r"https://europepmc.org/articles/\1?pdf=render",
-        "the old renderer was superseded",
-        "https://europepmc.org/backend/ptpmcrender.fcgi?accid=PMC1&blobtype=pdf",
-        "https://europepmc.org/articles/PMC1?pdf=render",
-    ),
-    _route(
-        r"(?:www\.)?figshare\.com/ndownloader/files/([0-9]+)",
-        r"https://ndownloader.figshare.com/files/\1",
-        "the address on figshare.com stands behind a firewall challenge",
-        "https://figshare.com/ndownloader/files/7",
-        "https://ndownloader.figshare.com/files/7",
-        any_file=True,
-    ),
-    _route(
-        r"(?:pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov/pmc)/.*",
-        None,
-        "walled; the pmc resolver asks its open bucket",
-        "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/main.pdf",
-        None,
-    ),
-    _route(
-        r"api\.(?:elsevier|wiley)\.com/.*",
-        None,
-        "needs a token of the publisher's",
-        "https://api.elsevier.com/content/article/pii/S1",
-        None,
-    ),
-    _route(
-        rf"([a-z.]*onlinelibrary\.wiley\.com)/doi/(?:e?pdf|full|abs|pdfdirect)/{_DOI}{_TAIL}",
-        r"https://\1/doi/pdfdirect/\2",
-        _READER,
-        "https://onlinelibrary.wiley.com/doi/pdf/10.1002/abc.123",
-        "https://onlinelibrary.wiley.com/doi/pdfdirect/10.1002/abc.123",
-    ),
-    _route(
-        rf"([^/?#]+)/doi/(?:epdf|pdfplus|reader|full|abs)/{_DOI}{_TAIL}",
-        r"https://\1/doi/pdf/\2",
-        _READER,
-        "https://journals.press.example/doi/epdf/10.1080/00.1?needAccess=true",
-        "https://journals.press.example/doi/pdf/10.1080/00.1",
-    ),
-    _route(
-        r"reader\.elsevier\.com/reader/sd/pii/(S[0-9X]+).*",
-        r"https://www.sciencedirect.com/science/article/pii/\1/pdfft",
-        _READER,
-        "https://reader.elsevier.com/reader/sd/pii/S0001?token=1",
-        "https://www.sciencedirect.com/science/article/pii/S0001/pdfft",
-    ),
-    _route(
-        r"([^?#]+/article)/view(?:File)?/([0-9]+)/([0-9]+)",
-        r"https://\1/download/\2/\3",
-        "OJS shows a galley under `view` and sends it under `download`",
-        "https://ojs.example/index.php/j/article/view/12/34",
-        "https://ojs.example/index.php/j/article/download/12/34",
-        any_file=True,
-    ),
-    _route(
-        rf"link\.springer\.com/(?:article|chapter)/(10\.[0-9]{{4,9}}/[^/?#]+?)(?:\.pdf)?{_TAIL}",
-        r"https://link.springer.com/content/pdf/\1.pdf",
-        _PAGE,
-        "https://link.springer.com/article/10.1007/s1-2",
-        "https://link.springer.com/content/pdf/10.1007/s1-2.pdf",
-    ),
-    _route(
-        rf"www\.nature\.com/articles/([\w-]+){_TAIL}",
-        r"https://www.nature.com/articles/\1.pdf",
-        _PAGE,
-        "https://www.nature.com/articles/s41586-1",
-        "https://www.nature.com/articles/s41586-1.pdf",
-    ),
-    _route(
-        rf"www\.(bio|med)rxiv\.org/content/(10\.[0-9]+/[0-9.]+v[0-9]+)(?:\.full|\.abstract|\.full-text)?{_TAIL}",
-        r"https://www.\1rxiv.org/content/\2.full.pdf",
-        _PAGE,
-        "https://www.biorxiv.org/content/10.1101/2020.01.01.123456v2.full",
-        "https://www.biorxiv.org/content/10.1101/2020.01.01.123456v2.full.pdf",
-    ),
-    _route(
-        rf"www\.mdpi\.com/([0-9-]+(?:/[0-9]+){{3}})(?:/html?)?{_TAIL}",
-        r"https://www.mdpi.com/\1/pdf",
-        _PAGE,
-        "https://www.mdpi.com/1420-3049/28/1/5/htm",
-        "https://www.mdpi.com/1420-3049/28/1/5/pdf",
-    ),
-    _route(
-        r"journals\.plos\.org/(\w+)/article\?id=(10\.1371/[\w.]+)",
-        r"https://journals.plos.org/\1/article/file?id=\2&type=printable",
-        _PAGE,
-        "https://journals.plos.org/plosone/article?id=10.1371/journal.pone.1",
-        "https://journals.plos.org/plosone/article/file?id=10.1371/journal.pone.1&type=printable",
-    ),
-    _route(
-        rf"www\.frontiersin\.org/((?:journals/[\w-]+/)?articles/10\.3389/[\w.]+)/(?:full|abstract){_TAIL}",
-        r"https://www.frontiersin.org/\1/pdf",
-        _PAGE,
-        "https://www.frontiersin.org/articles/10.3389/fpsyg.1/full",
-        "https://www.frontiersin.org/articles/10.3389/fpsyg.1/pdf",
-    ),
-    _route(
-        rf"iopscience\.iop\.org/article/(10\.[0-9]{{4,9}}(?:/[\w.()-]*[0-9][\w.()-]*){{1,4}})(?:/(?:meta|pdf))?{_TAIL}",
-        r"https://iopscience.iop.org/article/\1/pdf",
-        _PAGE,
-        "https://iopscience.iop.org/article/10.1088/1-1/1/1/meta",
-        "https://iopscience.iop.org/article/10.1088/1-1/1/1/pdf",
-    ),
-    _route(
-        rf"pubs\.rsc\.org/([a-z-]+)/content/articlelanding/([\w/]+){_TAIL}",
-        r"https://pubs.rsc.org/\1/content/articlepdf/\2",
-        _PAGE,
-        "https://pubs.rsc.org/en/content/articlelanding/2024/sc/d4sc1",
-        "https://pubs.rsc.org/en/content/articlepdf/2024/sc/d4sc1",
-    ),
-    _route(
-        rf"(hal\.science|[\w-]+\.hal\.science|hal\.archives-ouvertes\.fr)/([a-z]+-[0-9]{{8}}(?:v[0-9]+)?){_TAIL}",
-        r"https://\1/\2/document",
-        _PAGE,
-        "https://hal.science/hal-01234567v2",
-        "https://hal.science/hal-01234567v2/document",
-    ),
-    _route(
-        r"openreview\.net/forum\?id=([\w-]+)",
-        r"https://openreview.net/pdf?id=\1",
-        _PAGE,
-        "https://openreview.net/forum?id=Abc_1",
-        "https://openreview.net/pdf?id=Abc_1",
-    ),
-    _route(
-        rf"aclanthology\.org/([A-Z0-9][\w.-]+?)(?:\.pdf)?{_TAIL}",
-        r"https://aclanthology.org/\1.pdf",
-        _PAGE,
-        "https://aclanthology.org/2024.acl-long.1/",
-        "https://aclanthology.org/2024.acl-long.1.pdf",
-    ),
-    _route(
-        rf"(elifesciences\.org|peerj\.com)/articles/([\w-]+){_TAIL}",
-        r"https://\1/articles/\2.pdf",
-        _PAGE,
-        "https://peerj.com/articles/99001/",
-        "https://peerj.com/articles/99001.pdf",
-    ),
-    _route(
-        rf"osf\.io/preprints/\w+/(\w{{5}}(?:_v[0-9]+)?){_TAIL}",
-        r"https://osf.io/download/\1/",
-        _PAGE,
-        "https://osf.io/preprints/psyarxiv/abcd5_v2",
-        "https://osf.io/download/abcd5_v2/",
-    ),
+    _route(rf"(?:www\.|export\.)?arxiv\.org/(?:pdf|abs|html)/{_ARXIV_ID}(?:\.pdf)?{_TAIL}", r"export.arxiv.org/pdf/\1",
+           _HARVESTERS, "arxiv.org/abs/hep-th/9901001v2", "export.arxiv.org/pdf/hep-th/9901001v2"),
+    _route(r"(?:www\.)?europepmc\.org/backend/ptpmcrender\.fcgi\?accid=(PMC[0-9]+)&blobtype=pdf",
+           r"europepmc.org/articles/\1?pdf=render", "the old renderer was superseded",
+           "europepmc.org/backend/ptpmcrender.fcgi?accid=PMC1&blobtype=pdf", "europepmc.org/articles/PMC1?pdf=render"),
+    _route(r"(?:www\.)?figshare\.com/ndownloader/files/([0-9]+)", r"ndownloader.figshare.com/files/\1",
+           "the address on figshare.com stands behind a firewall challenge",
+           "figshare.com/ndownloader/files/7", "ndownloader.figshare.com/files/7", any_file=True),
+    _dead_end(r"(?:pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov/pmc)/.*",
+              "walled; the pmc resolver asks its open bucket", "pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/main.pdf"),
+    _dead_end(r"api\.(?:elsevier|wiley)\.com/.*", "needs a token of the publisher's",
+              "api.elsevier.com/content/article/pii/S1"),
+    _route(rf"([a-z.]*onlinelibrary\.wiley\.com)/doi/(?:e?pdf|full|abs|pdfdirect)/{_DOI}{_TAIL}",
+           r"\1/doi/pdfdirect/\2", _READER,
+           "onlinelibrary.wiley.com/doi/pdf/10.1002/abc.123", "onlinelibrary.wiley.com/doi/pdfdirect/10.1002/abc.123"),
+    _route(rf"([^/?#]+)/doi/(?:epdf|pdfplus|reader|full|abs)/{_DOI}{_TAIL}", r"\1/doi/pdf/\2", _READER,
+           "journals.press.example/doi/epdf/10.1080/0.1?needAccess=true", "journals.press.example/doi/pdf/10.1080/0.1"),
+    _route(r"reader\.elsevier\.com/reader/sd/pii/(S[0-9X]+).*", r"www.sciencedirect.com/science/article/pii/\1/pdfft",
+           _READER, "reader.elsevier.com/reader/sd/pii/S1?token=1", "www.sciencedirect.com/science/article/pii/S1/pdfft"),
+    _route(r"([^?#]+/article)/view(?:File)?/([0-9]+)/([0-9]+)", r"\1/download/\2/\3", _GALLEY,
+           "ojs.example/index.php/j/article/view/1/2", "ojs.example/index.php/j/article/download/1/2", any_file=True),
+    _route(rf"link\.springer\.com/(?:article|chapter)/(10\.[0-9]{{4,9}}/[^/?#]+?)(?:\.pdf)?{_TAIL}",
+           r"link.springer.com/content/pdf/\1.pdf", _PAGE,
+           "link.springer.com/article/10.1007/s1-2", "link.springer.com/content/pdf/10.1007/s1-2.pdf"),
+    _route(rf"www\.nature\.com/articles/([\w-]+){_TAIL}", r"www.nature.com/articles/\1.pdf", _PAGE,
+           "www.nature.com/articles/s41586-1", "www.nature.com/articles/s41586-1.pdf"),
+    _route(rf"www\.(bio|med)rxiv\.org/content/(10\.[0-9]+/[0-9.]+v[0-9]+)(?:\.full|\.abstract|\.full-text)?{_TAIL}",
+           r"www.\1rxiv.org/content/\2.full.pdf", _PAGE, "www.biorxiv.org/content/10.1101/2020.01.01.123456v2.full",
+           "www.biorxiv.org/content/10.1101/2020.01.01.123456v2.full.pdf"),
+    _route(rf"www\.mdpi\.com/([0-9-]+(?:/[0-9]+){{3}})(?:/html?)?{_TAIL}", r"www.mdpi.com/\1/pdf", _PAGE,
+           "www.mdpi.com/1420-3049/28/1/5/htm", "www.mdpi.com/1420-3049/28/1/5/pdf"),
+    _route(r"journals\.plos\.org/(\w+)/article\?id=(10\.1371/[\w.]+)",
+           r"journals.plos.org/\1/article/file?id=\2&type=printable", _PAGE,
+           "journals.plos.org/plosone/article?id=10.1371/journal.pone.1",
+           "journals.plos.org/plosone/article/file?id=10.1371/journal.pone.1&type=printable"),
+    _route(rf"www\.frontiersin\.org/((?:journals/[\w-]+/)?articles/10\.3389/[\w.]+)/(?:full|abstract){_TAIL}",
+           r"www.frontiersin.org/\1/pdf", _PAGE,
+           "www.frontiersin.org/articles/10.3389/fpsyg.1/full", "www.frontiersin.org/articles/10.3389/fpsyg.1/pdf"),
+    _route(rf"iopscience\.iop\.org/article/(10\.[0-9]{{4,9}}(?:/[\w.()-]*[0-9][\w.()-]*){{1,4}})(?:/(?:meta|pdf))?"
+           rf"{_TAIL}", r"iopscience.iop.org/article/\1/pdf", _PAGE,
+           "iopscience.iop.org/article/10.1088/1-1/1/1/meta", "iopscience.iop.org/article/10.1088/1-1/1/1/pdf"),
+    _route(rf"pubs\.rsc\.org/([a-z-]+)/content/articlelanding/([\w/]+){_TAIL}",
+           r"pubs.rsc.org/\1/content/articlepdf/\2", _PAGE,
+           "pubs.rsc.org/en/content/articlelanding/2024/d4sc1", "pubs.rsc.org/en/content/articlepdf/2024/d4sc1"),
+    _route(rf"(hal\.science|[\w-]+\.hal\.science|hal\.archives-ouvertes\.fr)/([a-z]+-[0-9]{{8}}(?:v[0-9]+)?){_TAIL}",
+           r"\1/\2/document", _PAGE, "hal.science/hal-01234567v2", "hal.science/hal-01234567v2/document"),
+    _route(r"openreview\.net/forum\?id=([\w-]+)", r"openreview.net/pdf?id=\1", _PAGE,
+           "openreview.net/forum?id=Abc_1", "openreview.net/pdf?id=Abc_1"),
+    _route(rf"aclanthology\.org/([A-Z0-9][\w.-]+?)(?:\.pdf)?{_TAIL}", r"aclanthology.org/\1.pdf", _PAGE,
+           "aclanthology.org/2024.acl-long.1/", "aclanthology.org/2024.acl-long.1.pdf"),
+    _route(rf"(elifesciences\.org|peerj\.com)/articles/([\w-]+){_TAIL}", r"\1/articles/\2.pdf", _PAGE,
+           "peerj.com/articles/99001/", "peerj.com/articles/99001.pdf"),
+    _route(rf"osf\.io/preprints/\w+/(\w{{5}}(?:_v[0-9]+)?){_TAIL}", r"osf.io/download/\1/", _PAGE,
+           "osf.io/preprints/psyarxiv/abcd5_v2", "osf.io/download/abcd5_v2/"),
 )
+# fmt: on
 # Hosts of pages that another resolver covers by a sanctioned route.
 COVERED_PAGE_HOSTS = frozenset(
     {"doi.org", "dx.doi.org", "www.doi.org"}

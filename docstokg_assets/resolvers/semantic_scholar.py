@@ -10,107 +10,76 @@ from typing import Any
 
 import orjson
 
-from docstokg_assets.resolvers import (
-    ApiResolver,
-    Candidates,
-    Example,
-    JsonObject,
-    KeyedSettings,
-    Reason,
-    Request,
-    ResolverContext,
-    ResolverResult,
-    Response,
-    Work,
-    answer,
-    api_request,
-    batchable_request,
-    dig,
-    file_url,
-    is_sanctioned,
-    json_of,
-    mapping,
-    nothing,
-    page_url,
-    register,
-)
+import docstokg_assets.resolvers as kit
 
 _URL = "https://api.semanticscholar.org/graph/v1/paper/batch?fields=isOpenAccess,openAccessPdf"
 _MOST = 500
 _PUBLISHED = frozenset({"GOLD", "HYBRID", "BRONZE"})
 
-_WORK = Work("W1", doi="10.5555/peerj.99001")
+_WORK = kit.Work("W1", doi="10.5555/peerj.99001")
 
 
-def _paper(url: str, status: str = "GOLD", license_: str | None = "CCBY") -> JsonObject:
+def _paper(url: str, status: str = "GOLD", license_: str | None = "CCBY") -> kit.JsonObject:
     return {"paperId": "01", "isOpenAccess": True, "openAccessPdf": {"url": url, "status": status, "license": license_}}
 
 
-@register("semantic_scholar")
-class SemanticScholarResolver(ApiResolver):
+@kit.register("semantic_scholar")
+class SemanticScholarResolver(kit.ApiResolver):
     default_rank = 48
     api_host = "api.semanticscholar.org"
     needs_key = True
     aliases = ("s2",)
-    Settings = KeyedSettings
+    Settings = kit.KeyedSettings
     EXAMPLES = (
-        Example(_WORK, [answer([_paper("https://peerj.com/articles/1.pdf")])], ["https://peerj.com/articles/1.pdf"]),
-        Example(
-            Work("W2", arxiv_id="2601.00001"),
-            [answer([_paper("https://arxiv.org/pdf/2601.00001", "GREEN", None)])],
+        kit.Example(_WORK, [[_paper("https://peerj.com/articles/1.pdf")]], ["https://peerj.com/articles/1.pdf"]),
+        kit.Example(
+            kit.Work("W2", arxiv_id="2601.00001"),
+            [[_paper("https://arxiv.org/pdf/2601.00001", "GREEN", None)]],
             ["https://export.arxiv.org/pdf/2601.00001"],
         ),
-        Example(_WORK, [answer([_paper("https://doi.org/10.5555/peerj.99001")])], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer([_paper("", "CLOSED", None)])], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer([None])], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"error": "No valid paper ids given"}, 400)], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"error": "Unrecognized or unsupported fields: [x]"}, 400)], reason=Reason.HTTP_4XX),
-        Example(_WORK, [answer({"paperId": "01"})], reason=Reason.BAD_ANSWER),
-        Example(Work("W3")),
+        kit.Example(_WORK, [[_paper("https://doi.org/10.5555/peerj.99001")]], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [[_paper("", "CLOSED", None)]], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [[None]], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer({"error": "No valid paper ids given"}, 400)], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer({"error": "Unsupported fields: [x]"}, 400)], reason=kit.Reason.HTTP_4XX),
+        kit.Example(_WORK, [{"paperId": "01"}], reason=kit.Reason.BAD_ANSWER),
+        kit.Example(kit.Work("W3")),
     )
 
-    def applies(self, work: Work) -> bool:
+    def applies(self, work: kit.Work) -> bool:
         return _paper_id(work) is not None
 
-    def request(self, work: Work, context: ResolverContext) -> Request:
+    def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
         key = context.api_keys.get(self.name)
-        return batchable_request(_paper_id(work) or "", _MOST, _papers, key, is_for_all=_none_is_known)
+        return kit.batchable_request(_paper_id(work) or "", _MOST, _papers, key, is_for_all=_none_is_known)
 
-    def failure(self, response: Response) -> ResolverResult | None:
-        return nothing("none of the papers is known") if _none_is_known(response) else super().failure(response)
+    def failure(self, response: kit.Response) -> kit.ResolverResult | None:
+        return kit.nothing("none of the papers is known") if _none_is_known(response) else super().failure(response)
 
-    def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
+    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         item = _paper_id(work) or ""
         requested = response.items or (item,)
         if not isinstance(data, list) or len(data) != len(requested):
             return None
-        return self._candidates(mapping(dig(data[requested.index(item)], "openAccessPdf")))
+        return self._candidates(kit.mapping(kit.dig(data[requested.index(item)], "openAccessPdf")))
 
-    def _candidates(self, pdf: JsonObject) -> Candidates:
-        url = file_url(pdf.get("url"))
-        if url and (is_sanctioned(url) or page_url(url)):  # often it is just the DOI's URL
+    def _candidates(self, pdf: kit.JsonObject) -> kit.Candidates:
+        url = kit.file_url(pdf.get("url"))
+        if url and (kit.is_sanctioned(url) or kit.page_url(url)):  # often it is just the DOI's URL
             version = "publishedVersion" if pdf.get("status") in _PUBLISHED else None
             yield from self.file(url, license_=pdf.get("license"), version=version)
 
 
-def _papers(ids: Sequence[str], key: str | None) -> Request:
-    return api_request(
-        _URL,
-        verb="POST",
-        body=orjson.dumps({"ids": list(ids)}),
-        headers={"Content-Type": "application/json"},
-        secret_headers={"x-api-key": key} if key else {},
-        follow_redirects=False,
-    )
+def _papers(ids: Sequence[str], key: str | None) -> kit.Request:
+    body, kind, secret = orjson.dumps({"ids": list(ids)}), "application/json", {"x-api-key": key} if key else {}
+    sent = {"verb": "POST", "body": body, "headers": {"Content-Type": kind}, "secret_headers": secret}
+    return kit.api_request(_URL, **sent, follow_redirects=False)
 
 
-def _none_is_known(response: Response) -> bool:
-    return response.status == 400 and "No valid paper ids" in str(dig(json_of(response), "error"))
+def _none_is_known(response: kit.Response) -> bool:
+    return response.status == 400 and "No valid paper ids" in str(kit.dig(kit.json_of(response), "error"))
 
 
-def _paper_id(work: Work) -> str | None:
-    if work.doi:
-        return f"DOI:{work.doi}"
-    if work.arxiv_id:
-        return f"ARXIV:{work.arxiv_id}"
-    return f"PMID:{work.pmid}" if work.pmid else None
+def _paper_id(work: kit.Work) -> str | None:
+    known = {"DOI": work.doi, "ARXIV": work.arxiv_id, "PMID": work.pmid}
+    return next((f"{kind}:{value}" for kind, value in known.items() if value), None)

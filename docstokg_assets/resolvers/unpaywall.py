@@ -10,101 +10,63 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from docstokg_assets.resolvers import (
-    ApiResolver,
-    Candidates,
-    Example,
-    JsonObject,
-    Location,
-    Reason,
-    Request,
-    ResolverContext,
-    ResolverResult,
-    Response,
-    Target,
-    Tier,
-    Work,
-    answer,
-    api_request,
-    bad_answer,
-    dig,
-    file_url,
-    json_of,
-    mapping,
-    nothing,
-    objects,
-    page_url,
-    register,
-    text,
-)
+import docstokg_assets.resolvers as kit
 
-_WORK = Work("W1", doi="10.5555/peerj.99001")
-_CONTACT = ResolverContext(contact_email="us@docs.test")
+_WORK = kit.Work("W1", doi="10.5555/peerj.99001")
+_CONTACT = kit.ResolverContext(contact_email="us@docs.test")
 _PDF, _PMC = "https://peerj.com/articles/99001.pdf", "https://pmc.ncbi.nlm.nih.gov/articles/PMC9900001"
-_ORDINARY = {
-    "doi": "10.5555/peerj.99001",
-    "is_oa": True,
-    "oa_locations": [
-        {
-            "host_type": "publisher",
-            "license": "cc-by",
-            "url": _PDF,
-            "url_for_landing_page": "https://doi.org/10.5555/peerj.99001",
-            "url_for_pdf": _PDF,
-            "version": "publishedVersion",
-        },
-        {"host_type": "repository", "license": None, "url": _PMC, "url_for_landing_page": _PMC, "url_for_pdf": None},
-        {"url": "https://repo.example/handle/1", "url_for_landing_page": "https://repo.example/handle/1"},
-        {"url_for_pdf": "https://arxiv.org/pdf/2401.00001", "version": "submittedVersion"},
-    ],
-}
+_DOI_PAGE, _REPOSITORY = "https://doi.org/10.5555/peerj.99001", "https://repo.example/handle/1"
+_PUBLISHED = {"url_for_landing_page": _DOI_PAGE, "url_for_pdf": _PDF, "license": "cc-by", "version": "publishedVersion"}
+_LOCATIONS = [
+    _PUBLISHED,
+    {"license": None, "url": _PMC, "url_for_landing_page": _PMC, "url_for_pdf": None},
+    {"url": _REPOSITORY, "url_for_landing_page": _REPOSITORY},
+    {"url_for_pdf": "https://arxiv.org/pdf/2401.00001", "version": "submittedVersion"},
+]
+_URLS = [_PDF, _REPOSITORY, "https://export.arxiv.org/pdf/2401.00001"]
+_LISTED = replace(_WORK, locations=(kit.Location("https://repo.example/1", is_oa=True),))
 
 
-@register("unpaywall")
-class UnpaywallResolver(ApiResolver):
+@kit.register("unpaywall")
+class UnpaywallResolver(kit.ApiResolver):
     default_rank = 40
     api_host = "api.unpaywall.org"
     EXAMPLES = (
-        Example(
-            _WORK,
-            [answer(_ORDINARY)],
-            [_PDF, "https://repo.example/handle/1", "https://export.arxiv.org/pdf/2401.00001"],
-            _CONTACT,
-        ),
-        Example(_WORK, [answer(b"<h1>Not Found</h1>", 404)], (), _CONTACT, Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"is_oa": False, "oa_locations": []})], (), _CONTACT, Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"message": "Please use your own email"}, 422)], (), _CONTACT, Reason.BAD_ANSWER),
-        Example(replace(_WORK, locations=(Location("https://repo.example/1", is_oa=True),))),  # OpenAlex lists it
-        Example(replace(_WORK, agency="datacite")),
-        Example(_WORK, reason=Reason.NO_CANDIDATE),  # without a contact address no request is sent
+        kit.Example(_WORK, [{"is_oa": True, "oa_locations": _LOCATIONS}], _URLS, _CONTACT),
+        kit.Example(_WORK, [kit.answer(b"<h1>Not Found</h1>", 404)], (), _CONTACT, kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"is_oa": False, "oa_locations": []}], (), _CONTACT, kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer({"message": "Use your own email"}, 422)], (), _CONTACT, kit.Reason.BAD_ANSWER),
+        kit.Example(_LISTED),  # by OpenAlex
+        kit.Example(replace(_WORK, agency="datacite")),
+        kit.Example(_WORK, reason=kit.Reason.NO_CANDIDATE),  # without a contact address no request is sent
     )
 
-    def applies(self, work: Work) -> bool:
+    def applies(self, work: kit.Work) -> bool:
         return work.doi is not None and work.agency != "datacite" and not work.has_open_location
 
-    def request(self, work: Work, context: ResolverContext) -> Request | ResolverResult:
+    def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request | kit.ResolverResult:
         if not work.doi or not context.contact_email:
-            return nothing("Unpaywall needs a contact address: set http.contact_email")
+            return kit.nothing("Unpaywall needs a contact address: set http.contact_email")
         url = f"https://api.unpaywall.org/v2/{quote(work.doi)}?email={quote(context.contact_email)}"
-        return api_request(url)
+        return kit.api_request(url)
 
-    def failure(self, response: Response) -> ResolverResult | None:
+    def failure(self, response: kit.Response) -> kit.ResolverResult | None:
         if response.status == 422:
-            message = dig(json_of(response), "message")
-            return bad_answer(f"Unpaywall refused the contact address (http.contact_email): {message}")
+            message = kit.dig(kit.json_of(response), "message")
+            return kit.bad_answer(f"Unpaywall refused the contact address (http.contact_email): {message}")
         return super().failure(response)
 
-    def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
-        locations = objects(dig(data, "oa_locations"))
-        return self._candidates(locations) if "oa_locations" in mapping(data) else None
+    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+        locations = kit.objects(kit.dig(data, "oa_locations"))
+        return self._candidates(locations) if "oa_locations" in kit.mapping(data) else None
 
-    def _candidates(self, locations: Iterable[JsonObject]) -> Candidates:
+    def _candidates(self, locations: Iterable[kit.JsonObject]) -> kit.Candidates:
         """A PDF where one is listed, else its landing page, which is for a later tier."""
         for location in locations:
-            target, tier, url = Target.PDF, self.tier, file_url(location.get("url_for_pdf"))
+            target, tier, url = kit.Target.PDF, self.tier, kit.file_url(location.get("url_for_pdf"))
             if not location.get("url_for_pdf"):
                 page = location.get("url_for_landing_page") or location.get("url")
-                target, tier, url = Target.LANDING, Tier.LANDING_SCRAPE, page_url(page)
+                target, tier, url = kit.Target.LANDING, kit.Tier.LANDING_SCRAPE, kit.page_url(page)
             if url:
-                version, license_ = text(location.get("version"), 32), text(location.get("license"), 64)
+                version, license_ = kit.text(location.get("version"), 32), kit.text(location.get("license"), 64)
                 yield self.candidate(url, target, tier=tier, version=version, license=license_)

@@ -13,35 +13,7 @@ from urllib.parse import urlencode
 
 from pydantic import Field
 
-from docstokg_assets.resolvers import (
-    Candidate,
-    Candidates,
-    Example,
-    JsonObject,
-    KeyedSettings,
-    Reason,
-    Resolution,
-    Resolver,
-    ResolverContext,
-    ResolverResult,
-    Response,
-    Target,
-    Tier,
-    Work,
-    answer,
-    api_request,
-    bad_answer,
-    failure,
-    items,
-    json_of,
-    looks_like_pdf,
-    mapping,
-    normalize_url,
-    nothing,
-    register,
-    result_of,
-    text,
-)
+import docstokg_assets.resolvers as kit
 
 _FIELDS = ("timestamp", "original", "mimetype", "statuscode", "digest")
 _REVISIT = "warc/revisit"  # captured again with the same bytes, which are stored with the first capture
@@ -52,11 +24,18 @@ _JOB = re.compile(r"spn2-[0-9a-f]{8,64}")
 _POLL_S = 10.0
 _MOST_POLLS = 30
 
-_DEAD = ResolverContext(dead_urls=("https://peerj.com/articles/1.pdf", "https://peerj.com/articles/1"))
-_ROW = ["20260401120000", "https://peerj.com/articles/1.pdf", "application/pdf", "200", "DMH3E3XE"]
+_NO_ERRORS = "!statuscode:[345].."  # leaves revisits in, which have no status
+_FORM = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
+
+_WORK, _FILE, _WEB = kit.Work("W1"), "https://peerj.com/articles/1.pdf", "https://web.archive.org/web"
+_DEAD = kit.ResolverContext(dead_urls=(_FILE, "https://peerj.com/articles/1"))
+_WALL = ["20240101000000", _FILE, "text/html", "200", "AAAA"]
+_TYPED = ["20260401120000", _FILE, "application/pdf", "200", "DMH3E3XE"]
+_REVISITED = ["20260927204213", _FILE, _REVISIT, "-", "DMH3E3XE"]
+_RESUME: tuple[list[str], ...] = ([], ["com%2Cpeerj%29+20260927204214"])
 
 
-class WaybackSettings(KeyedSettings):
+class WaybackSettings(kit.KeyedSettings):
     max_urls: int = Field(default=1, ge=0, description="dead addresses of one work that are looked up")
     save_page_now: bool = Field(
         default=False,
@@ -64,136 +43,103 @@ class WaybackSettings(KeyedSettings):
     )
 
 
-@register("wayback")
-class WaybackResolver(Resolver):
-    tier = Tier.WAYBACK
+@kit.register("wayback")
+class WaybackResolver(kit.Resolver):
+    tier = kit.Tier.WAYBACK
     api_host = "web.archive.org"
     robots = False  # the archive offers this route to programs; its robots.txt is written for search engines
     head_precheck = False
     Settings = WaybackSettings
     EXAMPLES = (
-        Example(
-            Work("W1"),
-            [
-                answer(
-                    [
-                        list(_FIELDS),
-                        ["20240101000000", "https://peerj.com/articles/1.pdf", "text/html", "200", "AAAA"],
-                        _ROW,
-                        ["20260927204213", "https://peerj.com/articles/1.pdf", "warc/revisit", "-", "DMH3E3XE"],
-                        [],
-                        ["com%2Cpeerj%29+20260927204214"],
-                    ]
-                )
-            ],
-            ["https://web.archive.org/web/20260401120000id_/https://peerj.com/articles/1.pdf"],
-            _DEAD,
+        kit.Example(
+            _WORK, [[_FIELDS, _WALL, _TYPED, _REVISITED, *_RESUME]], [f"{_WEB}/20260401120000id_/{_FILE}"], _DEAD
         ),
-        Example(  # only revisits are listed: each of them replays the bytes
-            Work("W6"),
-            [
-                answer(
-                    [list(_FIELDS), ["20260927204213", "https://peerj.com/articles/1.pdf", _REVISIT, "-", "DMH3E3XE"]]
-                )
-            ],
-            ["https://web.archive.org/web/20260927204213id_/https://peerj.com/articles/1.pdf"],
-            _DEAD,
-        ),
-        Example(Work("W2"), [answer([])], (), _DEAD, Reason.NO_CANDIDATE),
-        Example(Work("W3"), [answer(b"<h1>Too Many Requests</h1>", 429)], (), _DEAD, Reason.RATE_LIMITED),
-        Example(Work("W4"), [answer(b"<h1>maintenance</h1>")], (), _DEAD, Reason.BAD_ANSWER),
-        Example(Work("W5"), reason=Reason.NO_CANDIDATE),  # no dead URL, no request
+        # only revisits are listed: each of them replays the bytes
+        kit.Example(_WORK, [[_FIELDS, _REVISITED]], [f"{_WEB}/20260927204213id_/{_FILE}"], _DEAD),
+        kit.Example(_WORK, [[]], (), _DEAD, kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer(b"<h1>Too Many Requests</h1>", 429)], (), _DEAD, kit.Reason.RATE_LIMITED),
+        kit.Example(_WORK, [b"<h1>maintenance</h1>"], (), _DEAD, kit.Reason.BAD_ANSWER),
+        kit.Example(_WORK, reason=kit.Reason.NO_CANDIDATE),  # no dead URL, no request
     )
 
     settings: WaybackSettings
 
-    def applies(self, work: Work) -> bool:
+    def applies(self, work: kit.Work) -> bool:
         return True
 
-    def resolve(self, work: Work, context: ResolverContext) -> Resolution:
-        found: list[Candidate] = []
+    def resolve(self, work: kit.Work, context: kit.ResolverContext) -> kit.Resolution:
+        found: list[kit.Candidate] = []
         for dead in context.dead_urls[: self.settings.max_urls]:
-            response = yield api_request(_index_url(dead))
-            failed = failure(response)
-            rows = json_of(response)
+            response = yield kit.api_request(_index_url(dead))
+            failed = kit.failure(response)
+            rows = kit.json_of(response)
             if failed is None and not isinstance(rows, list):
-                failed = bad_answer("the Wayback index did not answer with a list")
+                failed = kit.bad_answer("the Wayback index did not answer with a list")
             if failed:
-                return ResolverResult(tuple(found), failed.reason, failed.note)
+                return kit.ResolverResult(tuple(found), failed.reason, failed.note)
             found.extend(self._candidates(rows))
         key = context.api_keys.get(self.name)
         if not found and self.settings.save_page_now and key and context.guarded_urls:
             return (yield from self._save(context.guarded_urls[0], key))
-        return result_of(found)
+        return kit.result_of(found)
 
-    def refuses(self, candidate: Candidate, response: Response) -> tuple[Reason, str] | None:
+    def refuses(self, candidate: kit.Candidate, response: kit.Response) -> tuple[kit.Reason, str] | None:
         """A replay may redirect to a capture of another time, which the index did not list."""
         wanted, got = _REPLAY.fullmatch(candidate.url), _REPLAY.fullmatch(response.url)
         if wanted is None or (got is not None and got[1] == wanted[1]):
             return None
-        return Reason.WRONG_CAPTURE, f"asked for the capture of {wanted[1]}, got {response.url}"
+        return kit.Reason.WRONG_CAPTURE, f"asked for the capture of {wanted[1]}, got {response.url}"
 
-    def _save(self, url: str, key: str) -> Resolution:
+    def _save(self, url: str, key: str) -> kit.Resolution:
         """Have the archive capture a URL. Errors come with status 200; a repeated request returns the same job."""
         secret = {"Authorization": f"LOW {key}"}
         form = urlencode({"url": url, "capture_all": "0", "skip_first_archive": "1"}).encode()
-        response = yield api_request(
-            "https://web.archive.org/save",
-            verb="POST",
-            body=form,
-            repeatable=False,
-            cache=False,
-            headers={"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"},
-            secret_headers=secret,
-        )
-        if failed := failure(response):
+        posted = {"verb": "POST", "body": form, "repeatable": False, "cache": False, "headers": _FORM}
+        response = yield kit.api_request("https://web.archive.org/save", **posted, secret_headers=secret)
+        if failed := kit.failure(response):
             return failed
-        state = mapping(json_of(response))
-        job = text(state.get("job_id"), 80)
+        state = kit.mapping(kit.json_of(response))
+        job = kit.text(state.get("job_id"), 80)
         if job is None or not _JOB.fullmatch(job):
             return _not_saved(state)
         status = f"https://web.archive.org/save/status/{job}"
         for _ in range(_MOST_POLLS):
-            response = yield api_request(status, cache=False, pause_s=_POLL_S, secret_headers=secret)
-            if failed := failure(response):
+            response = yield kit.api_request(status, cache=False, pause_s=_POLL_S, secret_headers=secret)
+            if failed := kit.failure(response):
                 return failed
-            state = mapping(json_of(response))
+            state = kit.mapping(kit.json_of(response))
             if state.get("status") != "pending":
                 break
-        replay = normalize_url(f"https://web.archive.org/web/{state.get('timestamp')}id_/{state.get('original_url')}")
+        replay = kit.normalize_url(
+            f"https://web.archive.org/web/{state.get('timestamp')}id_/{state.get('original_url')}"
+        )
         if state.get("status") != "success" or replay is None or not _REPLAY.fullmatch(replay):
             return _not_saved(state)
-        return ResolverResult((self.candidate(replay),))
+        return kit.ResolverResult((self.candidate(replay),))
 
-    def _candidates(self, rows: Sequence[Any]) -> Candidates:
+    def _candidates(self, rows: Sequence[Any]) -> kit.Candidates:
         """PDF captures first, then the newest; the same bytes once."""
         # rows are in order of time: the newest is kept, but a typed capture rather than a revisit
         ordered = sorted(_captures(rows), key=lambda row: row["mimetype"] != _REVISIT)
         captures = {row["digest"]: row for row in ordered}
         typed = [(target, row) for row in captures.values() if (target := _target(row))]
-        typed.sort(key=lambda pair: (pair[0] is Target.PDF, pair[1]["timestamp"]), reverse=True)
+        typed.sort(key=lambda pair: (pair[0] is kit.Target.PDF, pair[1]["timestamp"]), reverse=True)
         for target, row in typed:
             # `id_` requests the bytes as they were captured, without the archive's banner and rewritten links
-            if url := normalize_url(f"https://web.archive.org/web/{row['timestamp']}id_/{row['original']}"):
+            if url := kit.normalize_url(f"https://web.archive.org/web/{row['timestamp']}id_/{row['original']}"):
                 yield self.candidate(url, target, captured_from=row["original"])
 
 
 def _index_url(dead: str) -> str:
-    query = [
-        ("url", dead),
-        ("output", "json"),
-        ("fl", ",".join(_FIELDS)),
-        ("filter", "!statuscode:[345].."),  # leaves revisits in, which have no status
-        ("collapse", "digest"),
-        ("limit", "-5"),
-    ]
+    wanted = {"fl": ",".join(_FIELDS), "filter": _NO_ERRORS, "collapse": "digest", "limit": "-5"}
+    query = {"url": dead, "output": "json", **wanted}
     return f"https://web.archive.org/cdx/search/cdx?{urlencode(query)}"
 
 
 def _captures(rows: Sequence[Any]) -> Iterator[Mapping[str, str]]:
     """The usable rows. The first is the header, and a resume key may follow the last."""
     for row in rows[1:]:
-        values = items(row)
+        values = kit.items(row)
         if len(values) == len(_FIELDS) and all(isinstance(value, str) for value in values):
             capture = dict(zip(_FIELDS, values, strict=True))
             is_revisit = capture["mimetype"] == _REVISIT and capture["statuscode"] == "-"
@@ -201,17 +147,17 @@ def _captures(rows: Sequence[Any]) -> Iterator[Mapping[str, str]]:
                 yield capture
 
 
-def _not_saved(state: JsonObject) -> ResolverResult:
+def _not_saved(state: kit.JsonObject) -> kit.ResolverResult:
     """The result when Save Page Now has no capture: it failed, or is not finished."""
-    message = text(state.get("message")) or text(state.get("status_ext"), 80) or "unreadable answer"
+    message = kit.text(state.get("message")) or kit.text(state.get("status_ext"), 80) or "unreadable answer"
     if state.get("status") == "pending":
-        return ResolverResult(reason=Reason.BACKOFF, note="the archive is still capturing the file")
-    return (nothing if state.get("status") == "error" else bad_answer)(f"Save Page Now: {message}")
+        return kit.ResolverResult(reason=kit.Reason.BACKOFF, note="the archive is still capturing the file")
+    return (kit.nothing if state.get("status") == "error" else kit.bad_answer)(f"Save Page Now: {message}")
 
 
-def _target(capture: Mapping[str, str]) -> Target | None:
+def _target(capture: Mapping[str, str]) -> kit.Target | None:
     """What a capture is good for: a page captured where a PDF was expected is a wall; any other page may link to the PDF."""
-    kind, pdf_wanted = capture["mimetype"].lower(), looks_like_pdf(capture["original"])
+    kind, pdf_wanted = capture["mimetype"].lower(), kit.looks_like_pdf(capture["original"])
     if kind == "application/pdf" or (kind in _UNTYPED and pdf_wanted):
-        return Target.PDF
-    return Target.LANDING if kind in _PAGES and not pdf_wanted else None
+        return kit.Target.PDF
+    return kit.Target.LANDING if kind in _PAGES and not pdf_wanted else None

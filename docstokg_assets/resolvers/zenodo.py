@@ -7,41 +7,23 @@ from __future__ import annotations
 
 import re
 
-from docstokg_assets.resolvers import (
-    Candidates,
-    DepositResolver,
-    Example,
-    JsonObject,
-    Location,
-    Reason,
-    Work,
-    answer,
-    dig,
-    objects,
-    register,
-)
+import docstokg_assets.resolvers as kit
 
 _VERSIONS = {"preprint": "submittedVersion", "article": "publishedVersion"}
 
-_WORK = Work("W1", doi="10.5281/zenodo.14999999")
+_WORK = kit.Work("W1", doi="10.5281/zenodo.14999999")
 _FILES = "https://zenodo.org/api/records/14999999/files"
+_TYPE = {"type": "publication", "subtype": "preprint"}
 _ORDINARY = {
-    "id": 14999999,
-    "metadata": {
-        "access_right": "open",
-        "resource_type": {"type": "publication", "subtype": "preprint"},
-        "license": {"id": "cc-by-4.0"},
-    },
-    "files": [
-        {"key": "data.csv", "links": {"self": f"{_FILES}/data.csv/content"}},
-        {"key": "paper.pdf", "links": {"self": f"{_FILES}/paper.pdf/content"}},
-    ],
+    "metadata": {"access_right": "open", "resource_type": _TYPE, "license": {"id": "cc-by-4.0"}},
+    "files": [{"key": name, "links": {"self": f"{_FILES}/{name}/content"}} for name in ("data.csv", "paper.pdf")],
 }
 _RESTRICTED = {**_ORDINARY, "metadata": {"access_right": "restricted"}}
+_BY_PAGE = kit.Work("W2", locations=(kit.Location("https://zenodo.org/records/14999999", is_oa=True),))
 
 
-@register("zenodo")
-class ZenodoResolver(DepositResolver):
+@kit.register("zenodo")
+class ZenodoResolver(kit.DepositResolver):
     default_rank = 22
     api_host = "zenodo.org"
     doi_pattern = re.compile(r"(?i)10\.5281/zenodo\.([0-9]+)")
@@ -49,23 +31,19 @@ class ZenodoResolver(DepositResolver):
     record_url = "https://zenodo.org/api/records/{}"
     needed = "metadata"
     EXAMPLES = (
-        Example(_WORK, [answer(_ORDINARY)], [f"{_FILES}/paper.pdf/content"]),
-        Example(
-            Work("W2", locations=(Location("https://zenodo.org/records/14999999", is_oa=True),)),
-            [answer(_ORDINARY)],
-            [f"{_FILES}/paper.pdf/content"],
-        ),
-        Example(_WORK, [answer(_RESTRICTED)], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"status": 410, "message": "Record deleted"}, 410)], reason=Reason.NO_CANDIDATE),
-        Example(_WORK, [answer({"status": 429, "message": "30 per 1 minute"}, 429)], reason=Reason.RATE_LIMITED),
-        Example(Work("W3", doi="10.5555/1")),
+        kit.Example(_WORK, [_ORDINARY], [f"{_FILES}/paper.pdf/content"]),
+        kit.Example(_BY_PAGE, [_ORDINARY], [f"{_FILES}/paper.pdf/content"]),
+        kit.Example(_WORK, [_RESTRICTED], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer({"message": "Record deleted"}, 410)], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer({"message": "30 per 1 minute"}, 429)], reason=kit.Reason.RATE_LIMITED),
+        kit.Example(kit.Work("W3", doi="10.5555/1")),
     )
 
-    def copies(self, record: JsonObject) -> Candidates:
-        if dig(record, "metadata", "access_right") != "open":
+    def copies(self, record: kit.JsonObject) -> kit.Candidates:
+        if kit.dig(record, "metadata", "access_right") != "open":
             return
-        license_ = dig(record, "metadata", "license", "id")
-        version = _VERSIONS.get(str(dig(record, "metadata", "resource_type", "subtype")))
-        for file in objects(record.get("files")):
+        license_ = kit.dig(record, "metadata", "license", "id")
+        version = _VERSIONS.get(str(kit.dig(record, "metadata", "resource_type", "subtype")))
+        for file in kit.objects(record.get("files")):
             if str(file.get("key")).lower().endswith(".pdf"):
-                yield from self.file(dig(file, "links", "self"), license_=license_, version=version)
+                yield from self.file(kit.dig(file, "links", "self"), license_=license_, version=version)

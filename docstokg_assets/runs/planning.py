@@ -7,10 +7,10 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from functools import cache
 
-from docstokg_assets.domain.plans import DELETED_PLAN, Plan, Target, make_plan, plan_columns
+from docstokg_assets.domain.plans import DELETED_PLAN, Plan, Target, plan_columns
 from docstokg_assets.domain.works import Work
 from docstokg_assets.lake.writer import LakeWriter, work_columns
-from docstokg_assets.resolvers.registry import Resolver
+from docstokg_assets.resolvers.registry import Resolver, make_plan
 from docstokg_assets.sources.listing import in_batches
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import NewItem

@@ -37,15 +37,10 @@ def meaningful_lines(lines: Iterable[str]) -> Iterable[tuple[int, str]]:
 def work_from_identifier(identifier: Identifier) -> Work:
     """A work of which nothing but its identifier is known; resolvers can still find it."""
     value = identifier.value
-    match identifier.kind:
-        case "openalex":
-            return Work(value)
-        case "arxiv":
-            return Work(f"arxiv-{value.replace('/', '-')}", arxiv_id=value)
-        case "pmcid":
-            return Work(value, pmcid=value)
-        case "doi":
-            # DOIs that differ in case only are one; the hash keeps apart those that the slug makes equal.
-            digest = hashlib.sha256(value.lower().encode()).hexdigest()[:8]
-            slug = slugify(value, max_length=60, regex_pattern=r"[^a-z0-9.]+")
-            return Work(f"doi-{slug}-{digest}", doi=value)
+    if identifier.kind == "doi":
+        # DOIs that differ in case only are one; the hash keeps apart those that the slug makes equal.
+        digest = hashlib.sha256(value.lower().encode()).hexdigest()[:8]
+        return Work(f"doi-{slugify(value, max_length=60, regex_pattern=r'[^a-z0-9.]+')}-{digest}", doi=value)
+    if identifier.kind == "arxiv":
+        return Work(f"arxiv-{value.replace('/', '-')}", arxiv_id=value)
+    return Work(value, pmcid=value if identifier.kind == "pmcid" else None)

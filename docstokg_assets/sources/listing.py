@@ -17,18 +17,11 @@ from typing import Literal
 from docstokg_assets.domain.identifiers import Identifier
 from docstokg_assets.domain.works import Work
 from docstokg_assets.sources import RequestRefused, SetAside, SourceError
+from docstokg_assets.sources import openalex_api as oa
 from docstokg_assets.sources.delta import Way
 from docstokg_assets.sources.driver import BlockingDriver
 from docstokg_assets.sources.ids import read_ids
 from docstokg_assets.sources.local_filter import LocalFilter
-from docstokg_assets.sources.openalex_api import (
-    FIRST_CURSOR,
-    LARGE_SLICE,
-    DateSlice,
-    OpenAlexApi,
-    date_slices,
-    id_batches,
-)
 from docstokg_assets.sources.settings import OpenAlexSettings
 from docstokg_assets.sources.snapshot import Keep, Snapshot, folders
 from docstokg_assets.sources.urls import read_urls
@@ -76,9 +69,8 @@ class Source:
         try:
             return cls.from_lines(settings.source, str(file), read_lines(file))
         except OSError as error:
-            raise FolderError(
-                f"{file} cannot be read: {error.strerror}. Correct openalex.{settings.source}_file."
-            ) from None
+            remedy = f"Correct openalex.{settings.source}_file."
+            raise FolderError(f"{file} cannot be read: {error.strerror}. {remedy}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +136,9 @@ def list_works(
         collected.error = error
 
 
-def openalex_api(settings: OpenAlexSettings) -> OpenAlexApi:
+def openalex_api(settings: OpenAlexSettings) -> oa.OpenAlexApi:
     key = settings.api_key
-    return OpenAlexApi(key.get_secret_value() if key is not None else None, settings.per_page)
+    return oa.OpenAlexApi(key.get_secret_value() if key is not None else None, settings.per_page)
 
 
 def open_snapshot(settings: OpenAlexSettings) -> Snapshot:
@@ -162,13 +154,13 @@ def _works_of_query(
     year: int | None,
     changed: ChangedSince | None,
 ) -> Iterator[Work]:
-    slices: Sequence[DateSlice | None] = (None,)
+    slices: Sequence[oa.DateSlice | None] = (None,)
     if year is not None and changed is not None and changed.way == "updated":
         works_filter = f"{works_filter},from_updated_date:{changed.since}"
-        slices = (DateSlice(dt.date(year, 1, 1), dt.date(year, 12, 31)),)
+        slices = (oa.DateSlice(dt.date(year, 1, 1), dt.date(year, 12, 31)),)
     elif year is not None:
         after = collected.through + _DAY if collected.through else None
-        slices = date_slices(year, since=changed.since if changed else after)
+        slices = oa.date_slices(year, since=changed.since if changed else after)
     api, works_filter = openalex_api(settings), settings.with_types(works_filter)
     continued = collected.cursor is not None
     try:
@@ -193,9 +185,9 @@ def _works_of_year(
 
 def works_of_filter(
     driver: BlockingDriver,
-    api: OpenAlexApi,
+    api: oa.OpenAlexApi,
     works_filter: str,
-    slices: Iterable[DateSlice | None],
+    slices: Iterable[oa.DateSlice | None],
     max_works: int | None,
     collected: Collected,
 ) -> Iterator[Work]:
@@ -203,13 +195,13 @@ def works_of_filter(
     remaining = deque(slices)
     while remaining:
         dates = remaining.popleft()
-        cursor: str | None = collected.cursor or FIRST_CURSOR
+        cursor: str | None = collected.cursor or oa.FIRST_CURSOR
         announced = False
         while cursor is not None:
             collected.cursor = cursor
             page = driver.ask(api.page(works_filter, dates, cursor))
             collected.pages += 1
-            if dates and not announced and (page.count or 0) > LARGE_SLICE and (smaller := dates.smaller()):
+            if dates and not announced and (page.count or 0) > oa.LARGE_SLICE and (smaller := dates.smaller()):
                 remaining.extendleft(reversed(smaller))
                 dates = None
                 break
@@ -229,12 +221,7 @@ def works_of_filter(
 
 
 def works_of_snapshot(
-    snapshot: Snapshot,
-    year: int | None,
-    since: dt.date | None,
-    keep: Keep,
-    max_works: int | None,
-    collected: Collected,
+    snapshot: Snapshot, year: int | None, since: dt.date | None, keep: Keep, max_works: int | None, collected: Collected
 ) -> Iterator[Work]:
     """Yield the works of a year from a snapshot's folders after `since`. Raises SourceError at the end if a file broke off."""
     broken: SourceError | None = None
@@ -258,11 +245,11 @@ def works_of_snapshot(
 
 
 def works_of_ids(
-    driver: BlockingDriver, api: OpenAlexApi, identifiers: Iterable[Identifier], collected: Collected
+    driver: BlockingDriver, api: oa.OpenAlexApi, identifiers: Iterable[Identifier], collected: Collected
 ) -> Iterator[Work]:
     """Yield the works behind identifiers; those that OpenAlex does not know are made from the identifier alone."""
     seen: set[str] = set()
-    for batch in id_batches(identifiers):
+    for batch in oa.id_batches(identifiers):
         collected.pages += 1
         for work in driver.ask(api.by_ids(batch)):
             if work.work_id not in seen:

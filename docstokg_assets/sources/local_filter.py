@@ -13,15 +13,10 @@ from docstokg_assets.domain.identifiers import normalize_doi
 from docstokg_assets.domain.json_access import mapping
 from resources.settings import SettingsError
 
-_DATES = {"from_publication_date": True, "to_publication_date": False}
+_DATES = ("from_publication_date", "to_publication_date")
 # Names of the API that are short for a way through the record.
-_WAYS = {
-    "is_oa": "open_access.is_oa",
-    "oa_status": "open_access.oa_status",
-    "author.id": "authorships.author.id",
-    "institutions.id": "authorships.institutions.id",
-    "openalex": "id",
-}
+_WAYS = {name: f"authorships.{name}" for name in ("author.id", "institutions.id")}
+_WAYS |= {"openalex": "id", **{name: f"open_access.{name}" for name in ("is_oa", "oa_status")}}
 _LOCATION = (
     *("is_oa", "is_accepted", "is_published", "license", "version"),
     *("source.id", "source.issn", "source.issn_l", "source.type", "source.is_oa", "source.is_in_doaj"),
@@ -55,26 +50,21 @@ class LocalFilter:
 
 
 def _test(name: str, value: str) -> Test:
-    if name in _DATES:
-        return _from(value) if _DATES[name] else _until(value)
+    if name == "from_publication_date":
+        return lambda record: _date(record) >= value
+    if name == "to_publication_date":
+        return lambda record: "" < _date(record) <= value
     ranged = value[:1] in "<>" or (name == "publication_year" and "-" in value)
     if name not in _KNOWN or ranged:
-        raise SettingsError(
-            [
-                f"openalex.filter: {name}:{value} cannot be applied to a snapshot; leave it out, or set openalex.source to api"
-            ]
-        )
+        remedy = "leave it out, or set openalex.source to api"
+        raise SettingsError([f"openalex.filter: {name}:{value} cannot be applied to a snapshot; {remedy}"])
     way, negated = name.split("."), value.startswith("!")
     wanted = {_plain(one) for one in value.removeprefix("!").split("|")}
     return lambda record: any(_plain(found) in wanted for found in _values(record, way)) is not negated
 
 
-def _from(day: str) -> Test:
-    return lambda record: str(mapping(record).get("publication_date") or "") >= day
-
-
-def _until(day: str) -> Test:
-    return lambda record: "" < str(mapping(record).get("publication_date") or "") <= day
+def _date(record: Any) -> str:
+    return str(mapping(record).get("publication_date") or "")
 
 
 def _values(node: Any, way: list[str]) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """The OpenAlex API as a source of works: pages of a filter in short slices of publication dates, lookups by identifier.
 
-Generators that yield a Request and receive its Response, like resolvers. Remembering how far one came is the caller's
-business: a slice's key and the cursor of its next page are all that is needed to go on.
+Generators that yield a Request and receive its Response, like resolvers. The caller remembers the position: a slice and the
+cursor of its next page are all that is needed to continue.
 """
 
 from __future__ import annotations
@@ -73,14 +73,9 @@ class OpenAlexApi:
     """Asks api.openalex.org. The key travels apart from the URL, so that no record of the URL can show it."""
 
     def __init__(
-        self,
-        api_key: str | None = None,
-        per_page: int = MAX_PER_PAGE,
-        clock: Callable[[], float] = time.time,
+        self, api_key: str | None = None, per_page: int = MAX_PER_PAGE, clock: Callable[[], float] = time.time
     ) -> None:
-        self._api_key = api_key
-        self._per_page = per_page
-        self._clock = clock
+        self._api_key, self._per_page, self._clock = api_key, per_page, clock
 
     def page(
         self, works_filter: str, dates: DateSlice | None = None, cursor: str = FIRST_CURSOR
@@ -151,14 +146,9 @@ class OpenAlexApi:
                 works.append(work_from_openalex(record))
             except UnreadableRecord as error:
                 aside.append(SetAside(f"record {position} of the page", str(error)))
-        count = meta.get("count")
-        return WorksPage(
-            works=tuple(works),
-            set_aside=tuple(aside),
-            next_cursor=text(meta.get("next_cursor"), 4096) if body["results"] else None,
-            count=count if isinstance(count, int) else None,
-            raw_count=len(body["results"]),
-        )
+        cursor = text(meta.get("next_cursor"), 4096) if body["results"] else None
+        count = meta["count"] if isinstance(meta.get("count"), int) else None
+        return WorksPage(tuple(works), tuple(aside), cursor, count, len(body["results"]))
 
     def _read_json(self, response: Response) -> Any:
         if not response.ok:
@@ -221,22 +211,15 @@ def is_final(status: int, headers: Mapping[str, str], body: bytes) -> bool:
 
 def _lookup(identifier: Identifier) -> tuple[str, str]:
     """The filter field and the value under which OpenAlex knows an identifier."""
-    match identifier.kind:
-        case "openalex":
-            return "openalex", identifier.value
-        case "arxiv":
-            return "doi", arxiv_doi(identifier.value)
-        case "pmcid":
-            return "ids.pmcid", identifier.value
-        case "doi":
-            return "doi", identifier.value
+    if identifier.kind == "arxiv":
+        return "doi", arxiv_doi(identifier.value)
+    return {"pmcid": "ids.pmcid"}.get(identifier.kind, identifier.kind), identifier.value
 
 
 def _as_asked(work: Work, identifier: Identifier) -> Work:
-    """Who names a version of an arXiv paper wants that version."""
-    if identifier.kind == "arxiv" and identifier.value != arxiv_without_version(identifier.value):
-        return replace(work, arxiv_id=identifier.value)
-    return work
+    """The work with the version of an arXiv paper that the identifier names, if it names one."""
+    versioned = identifier.kind == "arxiv" and identifier.value != arxiv_without_version(identifier.value)
+    return replace(work, arxiv_id=identifier.value) if versioned else work
 
 
 def _list_url(works_filter: str, per_page: int) -> str:
@@ -259,11 +242,6 @@ def _is_budget_spent(body: Mapping[str, Any]) -> bool:
 
 
 def _seconds_to_wait(response: Response, body: Mapping[str, Any]) -> float:
-    for value in (
-        response.headers.get("retry-after"),
-        body.get("retryAfter"),
-        response.headers.get("x-ratelimit-reset"),
-    ):
-        if str(value).isdigit():
-            return float(str(value))
-    return 60.0
+    headers = response.headers
+    said = map(str, (headers.get("retry-after"), body.get("retryAfter"), headers.get("x-ratelimit-reset")))
+    return next((float(value) for value in said if value.isdigit()), 60.0)

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -166,8 +167,6 @@ def _lines_of(stream: Any) -> Iterator[bytes]:
 
 
 def folders(parts: Iterable[Part]) -> Iterator[tuple[dt.date, list[Part]]]:
-    """The files by the day on which their records were updated."""
-    by_day: dict[dt.date, list[Part]] = {}
-    for part in parts:
-        by_day.setdefault(part.updated, []).append(part)
-    yield from by_day.items()
+    """The files by the day on which their records were updated; `parts` are in the order of the days."""
+    for day, of_day in groupby(parts, key=lambda part: part.updated):
+        yield day, list(of_day)

@@ -31,10 +31,5 @@ def read_urls(lines: Iterable[str]) -> tuple[list[Work], list[SetAside]]:
 def work_from_url(url: str) -> Work:
     """The work behind a URL. An address of doi.org, arXiv or PMC tells the identifier, so that others can help."""
     digest = hashlib.sha256(canonical_url(url).encode()).hexdigest()[:12]
-    return Work(
-        f"url-{digest}",
-        doi=normalize_doi(url),
-        arxiv_id=normalize_arxiv(url),
-        pmcid=normalize_pmcid(url),
-        urls=(url,),
-    )
+    doi, arxiv_id, pmcid = normalize_doi(url), normalize_arxiv(url), normalize_pmcid(url)
+    return Work(f"url-{digest}", doi=doi, arxiv_id=arxiv_id, pmcid=pmcid, urls=(url,))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from docstokg_assets.domain.plans import make_plan, plan_columns
+from docstokg_assets.domain.plans import plan_columns
 from docstokg_assets.domain.works import Work, work_from_openalex
 from docstokg_assets.lake.writer import SCHEMAS
 from docstokg_assets.reporting import metrics
-from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers
+from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers, make_plan
 from docstokg_assets.sandbox import records
 from docstokg_assets.sandbox.mix import Mix
 from docstokg_assets.sandbox.universe import Universe

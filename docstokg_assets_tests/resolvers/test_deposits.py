@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docstokg_assets.domain.works import Work
-from docstokg_assets.resolvers.answers import answer
+from docstokg_assets.resolvers import answer
 from docstokg_assets.resolvers.openalex_content import (
     LINK_LASTS_S,
     OpenAlexContentResolver,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import docstokg_assets.resolvers as package
-from docstokg_assets.domain.plans import Plan, Target, Tier, make_plan
+from docstokg_assets.domain.plans import Plan, Target, Tier
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.resolvers.answers import answer
+from docstokg_assets.resolvers import answer
 from docstokg_assets.resolvers.registry import (
     REGISTRY,
     Resolver,
@@ -18,6 +18,7 @@ from docstokg_assets.resolvers.registry import (
     ResolverSettings,
     build_resolvers,
     load_resolvers,
+    make_plan,
     register,
 )
 from docstokg_assets.resolvers.routes import FILE_ROUTES, Route, file_url, looks_like_pdf, page_url

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docstokg_assets.domain.identifiers import Identifier
-from docstokg_assets.resolvers.answers import answer
+from docstokg_assets.resolvers import answer
 from docstokg_assets.sources import SourceError
 from docstokg_assets.sources.openalex_api import DateSlice, OpenAlexApi, date_slices, id_batches, is_final
 from resources.http.messages import Request, Response
