@@ -13,23 +13,29 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+import yaml
+from rich.console import Console
 
 from docstokg_assets.cli.data_folder import DEMO
 from docstokg_assets.cli.exits import DONE, INTERRUPTED, fail
 from docstokg_assets.cli.output import print_message
+from docstokg_assets.cli.progress import Display, State, hosts_text
+from docstokg_assets.cli.report_commands import print_report
+from docstokg_assets.cli.run_session import print_remaining
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, STOPPING, StopSignals
+from docstokg_assets.domain.scope import WorkScope
+from docstokg_assets.engine.progress import Waiting, waiting_text
+from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.rendering import plural
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from docstokg_assets.cli.progress import State
-    from docstokg_assets.sandbox.handle import Sandbox
-    from resources.catalog.catalog import Catalog
+from docstokg_assets.sandbox.handle import Sandbox, SandboxError
+from resources.catalog.catalog import Catalog
+from resources.lake.files import LakeFolder
+from resources.records import Reason
 
 app = typer.Typer()
 
@@ -47,10 +53,6 @@ def demo(
     port: Annotated[int, typer.Option("--port", help="Port of the Dagster UI.")] = 3000,
 ) -> None:
     """Collect three years of papers from the simulated scholarly web (the sandbox): no network, keys or services."""
-    from rich.console import Console
-
-    from docstokg_assets.sandbox.handle import SandboxError
-
     console = Console()
     root = out.resolve()
     try:
@@ -63,8 +65,6 @@ def demo(
 
 
 def _sandbox(console: Console, root: Path) -> Sandbox:
-    from docstokg_assets.sandbox.handle import Sandbox
-
     # The port is part of the configuration, and so of the configuration's hash: keep it where possible.
     port, years = 0 if _is_taken(_PORT) else _PORT, (YEARS[0], YEARS[-1])
     sandbox = Sandbox.start(root / "sandbox", works_per_year=WORKS_PER_YEAR, years=years, profile="demo", port=port)
@@ -85,8 +85,6 @@ def _is_taken(port: int) -> bool:
 
 def _environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
     """The environment of the Dagster processes, after writing the configuration that it names."""
-    import yaml
-
     config = {
         "data_root": str(root),
         "workers": 8,
@@ -114,9 +112,6 @@ def _dagster(*arguments: str) -> list[str]:
 
 
 def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> int:
-    from docstokg_assets.cli.progress import Display, State
-    from resources.catalog.catalog import Catalog
-
     console.print(
         f"[bold]Collecting the papers of {', '.join(map(str, YEARS))}[/] from the sandbox, through Dagster, into {root}"
     )
@@ -191,10 +186,6 @@ def _log(root: Path, year: int) -> Path:
 
 def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subprocess.Popen[bytes]], began: float) -> None:
     """Update the states from the progress that the runs reported, and from the counts of the catalog."""
-    from docstokg_assets.cli.progress import hosts_text
-    from docstokg_assets.engine.progress import Waiting, waiting_text
-    from resources.records import Reason
-
     reports: dict[str, Mapping[str, Any]] = {}
     for run in catalog.runs():
         if run.started_at >= began - 1 and run.progress is not None:
@@ -214,14 +205,6 @@ def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subproces
 
 
 def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_before: set[str]) -> None:
-    from datetime import UTC, datetime
-
-    from docstokg_assets.cli.report_commands import print_report
-    from docstokg_assets.cli.run_session import print_remaining
-    from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.reporting import report as reports
-    from resources.lake.files import LakeFolder
-
     built = reports.build_report(LakeFolder(root / "lake"), root, WorkScope(), catalog, datetime.now(UTC))
     (root / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     print_report(console, built)

@@ -7,13 +7,12 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
 
-if TYPE_CHECKING:
-    from docstokg_assets.config import ContentDownloadConfig
-    from resources.settings import Loaded
+from docstokg_assets.config import ContentDownloadConfig, load_config
+from resources.settings import Loaded, Override, config_file
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="Configuration file (YAML); default: $DTKG_CONFIG.")
@@ -104,8 +103,6 @@ def _option(setting: _Setting) -> Any:
 
 def overrides_from(**given: Any) -> Mapping[str, Any]:
     """Dotted key → Override for the options that were given; None, and `no_robots=False`, mean not given."""
-    from resources.settings import Override
-
     overrides: dict[str, Override] = {}
     for name, value in given.items():
         key, flag = _SETTINGS[name].key, _SETTINGS[name].flag
@@ -125,7 +122,4 @@ def load_for_cli(
     config: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
 ) -> Loaded[ContentDownloadConfig]:
     """The configuration of a command: the file of `--config`, else that of $DTKG_CONFIG, else none."""
-    from docstokg_assets.config import load_config
-    from resources.settings import config_file
-
     return load_config(config or config_file(env), env, overrides)

@@ -10,25 +10,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from docstokg_assets.cli.exits import DISK_FULL, DONE, INCOMPLETE, INTERRUPTED, NOT_STARTED, fail
+from docstokg_assets.cli.options import Load
 from docstokg_assets.cli.output import print_message, stderr_console
+from docstokg_assets.cli.progress import ConsoleLogHandler, RunDisplay
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, StopSignals
+from docstokg_assets.config import ContentDownloadConfig, require_contact
+from docstokg_assets.domain.scope import WorkScope
+from docstokg_assets.engine.dispatcher import PassResult
+from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.rendering import format_time, plural
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from docstokg_assets.cli.options import Load
-    from docstokg_assets.cli.progress import RunDisplay
-    from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.engine.dispatcher import PassResult
-    from docstokg_assets.runs.run import DownloadRun
-    from docstokg_assets.runs.services import Services
-    from resources.catalog import QueueCounts
-    from resources.catalog.catalog import Catalog
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services
+from resources.catalog import QueueCounts
+from resources.catalog.catalog import Catalog
+from resources.whole_file import disk_trouble
 
 _SUMMARY = ("How works ended", "Waiting", "Files and folders")  # of the tables in summary.md
 _PHASES = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
@@ -36,8 +36,6 @@ _PHASES = {"drained": "done", "deadline": "out of time", "stopped": "interrupted
 
 def load_with_contact(load: Load, **overrides: Any) -> ContentDownloadConfig:
     """The configuration of a command that sends requests: it must name a contact address."""
-    from docstokg_assets.config import require_contact
-
     config = load(**overrides).value
     require_contact(config)
     return config
@@ -46,8 +44,6 @@ def load_with_contact(load: Load, **overrides: Any) -> ContentDownloadConfig:
 @contextmanager
 def disk_errors(config: ContentDownloadConfig) -> Iterator[None]:
     """End the command with a message where the data folder or its disk fails."""
-    from resources.whole_file import disk_trouble
-
     try:
         yield
     except OSError as error:
@@ -86,8 +82,6 @@ class RunSession:
 
     def drain(self, run: DownloadRun, prepare: Callable[[RunDisplay], None], scope: WorkScope) -> PassResult:
         """Call `prepare`, which fills the queue, download what is due, then write the report."""
-        from docstokg_assets.cli.progress import RunDisplay
-
         catalog = self.services.catalog
         self._scope = scope
         self.signals.reload = lambda: run.reload_with(self.load)
@@ -108,11 +102,6 @@ class RunSession:
 
     def _export_and_report(self, run: DownloadRun) -> None:
         """Write the lake and summary.md. Both can be made again from the catalog, so the run does not fail without them."""
-        from rich.console import Console
-
-        from docstokg_assets.domain.scope import WorkScope
-        from docstokg_assets.reporting import report as reports
-
         services, config = self.services, self.services.config
         try:
             services.export_lake()
@@ -171,8 +160,6 @@ class _RunLog(logging.FileHandler):
 @contextmanager
 def _log_to(console: Console, file: Path | None) -> Iterator[None]:
     """Show log records in one line each, and keep them with stack traces in a file, which is created with the first record."""
-    from docstokg_assets.cli.progress import ConsoleLogHandler
-
     handlers: list[logging.Handler] = [ConsoleLogHandler(console)]
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,24 +1,27 @@
-"""`content telemetry`: export the records of runs for other tools; rebuild run folders and lake, or compact the lake.
-
-Heavy imports stand inside the functions, so that other commands do not pay for them.
-"""
+"""`content telemetry`: export the records of runs for other tools; rebuild run folders and lake, or compact the lake."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from docstokg_assets.cli.data_folder import open_catalog, require_catalog, require_run, run_and_root
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, RunOption, YearOption, with_settings
+from docstokg_assets.cli.run_session import disk_errors
+from docstokg_assets.domain.scope import WorkScope
+from docstokg_assets.lake.views import export_new_rows, write_telemetry_duckdb
+from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, rebuild_manifest
+from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
+from docstokg_assets.reporting.run_files import rebuild_lines, write_account
+from docstokg_assets.runs.run import was_cut_off
+from resources.catalog import Catalog, Run
+from resources.whole_file import whole_file
 
-if TYPE_CHECKING:
-    from resources.catalog import Catalog, Run
-
-app = typer.Typer(help="Records of runs: export, compact or rebuild them.", no_args_is_help=True)
+app = typer.Typer(name="telemetry", help="Records of runs: export, compact or rebuild them.", no_args_is_help=True)
 
 
 @app.command()
@@ -40,11 +43,6 @@ def export(
     ] = None,
 ) -> None:
     """Write attempts, or another table of the telemetry, as one file for other tools."""
-    from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.lake.views import export_new_rows
-    from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
-    from resources.whole_file import whole_file
-
     kind, view = ExportFormat(format), ExportTable(table)
     if kind is ExportFormat.PARQUET and out is None:
         fail("Parquet needs a file: --out analysis.parquet")
@@ -77,9 +75,6 @@ def rebuild(load: Load, run: RunOption = None) -> None:
 
     With --run only the folder of that run; the lake belongs to all runs.
     """
-    from docstokg_assets.lake.views import write_telemetry_duckdb
-    from docstokg_assets.lake.writer import LakeWriter, rebuild_manifest
-
     run_id, out = run_and_root(run, load.given["out"])
     config = load(out=out).value
     with open_catalog(config) as catalog:
@@ -106,9 +101,6 @@ def compact(
     Downloads may run meanwhile. A reader of the lake (a query, the planning of a year) may find a part gone; it reports that
     and can be run again.
     """
-    from docstokg_assets.cli.run_session import disk_errors
-    from docstokg_assets.lake.writer import SCHEMAS, LakeWriter
-
     config = load().value
     require_catalog(config.catalog_location)
     with disk_errors(config):
@@ -120,9 +112,6 @@ def compact(
 
 
 def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
-    from docstokg_assets.reporting.run_files import rebuild_lines, write_account
-    from docstokg_assets.runs.run import was_cut_off
-
     if run.finished_at is None and not was_cut_off(catalog, run):
         typer.echo(f"{run.run_id}: may still be running, so its files are left unchanged", err=True)
         return

@@ -9,8 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
 
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake, views_file
@@ -40,10 +44,6 @@ from resources.catalog import Catalog, ParkedGroup, QueueCounts
 from resources.catalog.rows import Entry
 from resources.lake.files import LakeFiles
 from resources.records import ENDINGS, Ending, Reason
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
 
 TITLE = "Content download report"
 TOP_HOSTS = 12
@@ -351,11 +351,6 @@ def example_queries(data_root: Path | str, command: str) -> str:
 
 def to_terminal(report: Report, only: Collection[str] = ()) -> RenderableType:
     """A renderable for `rich.console.Console.print`. `only` names the tables of a short report."""
-    from rich import box
-    from rich.console import Group
-    from rich.panel import Panel
-    from rich.text import Text
-
     head = Text.assemble(
         (headline(report), "bold"),
         f"\n{bar(report.slis.yield_, 60)}\n",
@@ -384,6 +379,4 @@ _STYLES = {
 
 
 def _coloured(cell: str) -> Text:
-    from rich.text import Text
-
     return Text(printable(cell), style="cyan" if cell.startswith(("█", "░")) else _STYLES.get(cell, ""))

@@ -150,7 +150,7 @@ def test_a_run_does_not_fail_for_want_of_its_own_account(place: Place, content: 
     in_the_way = place.out / "named" / "manifest.last.csv"
     in_the_way.mkdir(parents=True)
     ended = content(*place.arguments("--query", "publication_year:2024"))
-    assert ended.code == 0 and "`content telemetry rebuild` makes them" in ended.err
+    assert ended.code == 0 and "`content telemetry rebuild` writes them" in ended.err
     assert place.done() == WORKS_PER_YEAR and "Traceback" in (place.out / "named" / "run.log").read_text()
     in_the_way.rmdir()
     assert content("telemetry", "rebuild", "--run", "named", "--out", str(place.out)).code == 0
