@@ -32,8 +32,7 @@ def print_config(
         Literal["yaml", "json"] | None, typer.Option("--format", help="Default: yaml on a terminal, json in a pipe.")
     ] = None,
     origins: Annotated[
-        bool | None,
-        typer.Option("--origins/--no-origins", help="Show where each value comes from (default for yaml)."),
+        bool | None, typer.Option("--origins/--no-origins", help="Show where each value comes from (default for yaml).")
     ] = None,
 ) -> None:
     """Print the effective configuration: defaults, file, environment and command line merged. Secrets are masked."""
@@ -77,13 +76,9 @@ def _print_tables(resolvers: list[ResolverRow], hosts: list[HostRow]) -> None:
     console.print(rich_table(("#", "resolver", "tier", "state", "queries"), rows, box=box.SIMPLE))
     if left_out := [row for row in resolvers if row.position is None]:
         console.print(f"{left_out[0].state}: {', '.join(row.name for row in left_out)}")
-    for title, cells in (
-        ("robots.txt", [(row.name, str(row.robots)) for row in in_order]),
-        ("HEAD first", [(row.name, str(row.head_precheck)) for row in in_order]),
-        ("retry", [(row.name, str(row.retry)) for row in in_order]),
-        ("timeouts", [(row.name, str(row.timeouts)) for row in in_order]),
-    ):
-        console.print(f"{title}: {_mostly(cells)}")
+    titles = {"robots.txt": "robots", "HEAD first": "head_precheck", "retry": "retry", "timeouts": "timeouts"}
+    for title, column in titles.items():
+        console.print(f"{title}: {_mostly([(row.name, str(getattr(row, column))) for row in in_order])}")
     for row in in_order:
         if row.has_own_limit:
             console.print(f"limit of {row.name}: {row.limit}")

@@ -36,6 +36,10 @@ class _Setting(NamedTuple):
     help: str
     metavar: str | None = None
 
+    @property
+    def option(self) -> Any:
+        return Annotated[self.kind, typer.Option(self.flag, help=self.help, metavar=self.metavar, show_default=False)]
+
 
 # name of the parameter → the configuration key that its option sets
 _SETTINGS = {
@@ -84,7 +88,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
         hints = get_type_hints(command, include_extras=True)
         own = list(inspect.signature(command).parameters.values())[1:]
-        added = {name: _option(_SETTINGS[name]) for name in names} | {"config": ConfigOption}
+        added = {name: _SETTINGS[name].option for name in names} | {"config": ConfigOption}
         parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
         for name, kind in added.items():
             default = False if name == "no_robots" else None
@@ -94,11 +98,6 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
         return run
 
     return decorate
-
-
-def _option(setting: _Setting) -> Any:
-    option = typer.Option(setting.flag, help=setting.help, metavar=setting.metavar, show_default=False)
-    return Annotated[setting.kind, option]
 
 
 def overrides_from(**given: Any) -> Mapping[str, Any]:

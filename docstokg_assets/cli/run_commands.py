@@ -129,17 +129,19 @@ def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
 def _source_from_options(query: str | None, ids: str | None, urls: str | None, config: ContentDownloadConfig) -> Source:
     """Where the works come from: exactly one of a query, ids and URLs, from the options or else the configuration."""
     given = [(kind, value) for kind, value in (("query", query), ("ids", ids), ("urls", urls)) if value is not None]
+    openalex = config.openalex
     if len(given) > 1:
         fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
-    if not given and config.openalex.source == "api" and config.openalex.filter:
-        given = [("query", config.openalex.filter)]
-    if not given and config.openalex.source == "snapshot":
-        fail(
-            "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`, or give --query, --ids or --urls"
-        )
-    if not given and config.openalex.source != "api":
-        file = config.openalex.ids_file if config.openalex.source == "ids" else config.openalex.urls_file
-        given = [(config.openalex.source, str(file))]
+    if not given and openalex.source == "snapshot":
+        years = "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`"
+        fail(f"{years}, or give --query, --ids or --urls")
+    configured = {
+        "api": ("query", openalex.filter),
+        "ids": ("ids", openalex.ids_file),
+        "urls": ("urls", openalex.urls_file),
+    }
+    if not given and (found := configured[openalex.source])[1]:
+        given = [(found[0], str(found[1]))]
     if not given:
         fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
     kind, value = given[0]
@@ -168,10 +170,13 @@ def _source_from_file(kind: Literal["ids", "urls"], name: str) -> Source:
 def _read_lines(name: str) -> list[str]:
     try:
         return read_lines(0 if name == "-" else Path(name))
-    except OSError as error:
-        fail(f"{name} cannot be read: {error.strerror}. Give a file with one entry per line, or - for standard input.")
-    except ValueError as error:  # a name that no file can have
-        fail(f"{name!r} cannot be read: {error}. Give a file with one entry per line, or - for standard input.")
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = (
+            f"{name} cannot be read: {error.strerror}"
+            if isinstance(error, OSError)
+            else f"{name!r} cannot be read: {error}"
+        )
+        fail(f"{why}. Give a file with one entry per line, or - for standard input.")
 
 
 def _run(session: RunSession, source: Source, format: RowFormat) -> int:

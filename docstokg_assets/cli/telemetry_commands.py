@@ -38,8 +38,7 @@ def export(
         Path | None, typer.Option("--out", metavar="FILE", help="Output file; default for csv and jsonl: stdout.")
     ] = None,
     data_root: Annotated[
-        Path | None,
-        typer.Option("--data-root", metavar="FOLDER", help="Data folder (files, catalog, reports)."),
+        Path | None, typer.Option("--data-root", metavar="FOLDER", help="Data folder (files, catalog, reports).")
     ] = None,
 ) -> None:
     """Write attempts, or another table of the telemetry, as one file for other tools."""

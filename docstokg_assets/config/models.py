@@ -57,8 +57,7 @@ class DownloadSettings(Section):
     )
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
     guess_files: bool = Field(
-        True,
-        description="try a file where others of its publisher lay, before its page is read; only with check_pdf",
+        True, description="try a file where others of its publisher lay, before its page is read; only with check_pdf"
     )
     check_pdf: bool = Field(True, description="look into each PDF whether it is the article; a few milliseconds each")
     on_suspect: Literal["reject", "keep"] = Field(

@@ -22,12 +22,7 @@ from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services
 from resources.catalog.catalog import Catalog
 from resources.catalog.queue import Years
-from resources.dagster_resources import (
-    ArtifactStoreResource,
-    CatalogResource,
-    HttpClientResource,
-    RateLimiterResource,
-)
+from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 from resources.records import Classification
 
 _LINE_EVERY_S = 10.0
@@ -81,11 +76,7 @@ def downloaded_artifacts(
 
 
 def one_pass(
-    context: Step,
-    config: PassConfig,
-    opened: Services,
-    year: int | None,
-    years: Years | None,
+    context: Step, config: PassConfig, opened: Services, year: int | None, years: Years | None
 ) -> tuple[PassResult, Path]:
     """Drain the due works of some years, or of all, and report progress to the log and, as `year`, to the catalog. Returns the
     result and the run's folder."""
