@@ -25,15 +25,12 @@ from resources.layers import (
     ENV_PREFIXES,
     SECRET_PREFIX,
     KeyPath,
-    Override,
     SourcedValue,
     read_environment,
     read_file,
     read_overrides,
     read_policy,
 )
-
-__all__ = ["MASK", "Loaded", "Override", "Section", "SettingsError", "alternatives", "config_file", "load", "model_in"]
 
 MASK = "***"
 
@@ -237,12 +234,16 @@ def _sentence(detail: ErrorDetails) -> str:
         return f"must be {expected}" if " or " in expected else f"only {expected} is available in this version"
     if detail["type"] == "model_type":
         return "must be a mapping of keys to values"
-    text = detail["msg"].partition(", unable to")[0].replace("Input should", "must")
-    for jargon, word in (
-        ("Tuple should", "must"),
-        ("tuple", "list"),
-        ("dictionary", "mapping"),
-        (" after validation", ""),
-    ):
+    text = detail["msg"].partition(", unable to")[0]
+    for jargon, word in _JARGON.items():
         text = text.replace(jargon, word)
     return text
+
+
+_JARGON = {
+    "Input should": "must",
+    "Tuple should": "must",
+    "tuple": "list",
+    "dictionary": "mapping",
+    " after validation": "",
+}

@@ -212,7 +212,7 @@ def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_
         console.print(f"[bold green]Nothing was downloaded again:[/] {len(done_before)} works were already finished.")
     print_message(console, f"Report: {root / 'summary.md'}\nLogs: {root / 'logs'}", verbatim=True)
     print_message(console, "Open the Dagster UI on this data: make ui")
-    print_remaining(console, catalog)
+    print_remaining(console, catalog, WorkScope())
     console.print(reports.headline(built), style="bold", highlight=False)
 
 

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 import typer
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
-from resources.settings import Loaded, Override, config_file
+from resources.layers import Override
+from resources.settings import Loaded, config_file
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="Configuration file (YAML); default: $DTKG_CONFIG.")

@@ -104,24 +104,20 @@ class _Job:
 
     def _requeue(self, extent: WorkScope, display: RunDisplay) -> None:
         """Put the selected works back into the queue, and print how many."""
-        services, stop = self._services, self._session.signals.stop
+        catalog, store, stop = self._services.catalog, self._services.store, self._session.signals.stop
         if self._forced is not None:
-            forced = resuming.force(services.catalog, extent, self._forced)
+            forced = resuming.force(catalog, extent, self._forced)
             self._print(f"{plural(forced, 'work')} to search for again from the start.")
         if self._verify:
+            workers = self._services.config.workers
             found = resuming.verify(
-                services.catalog,
-                services.store,
-                extent,
-                services.config.workers,
-                stop,
-                lambda count: display.set_phase(f"checking files, {count:,} so far"),
+                catalog, store, extent, workers, stop, lambda n: display.set_phase(f"checking files, {n:,} so far")
             )
             self._lost = found.lost
             what = f"{len(found.missing):,} missing, {len(found.damaged):,} damaged" if found.lost else "all intact"
             self._print(f"{plural(found.checked, 'file')} checked: {what}.")
         if self._revalidate and not stop.is_set():
-            asked, unknown = resuming.revalidate(services.catalog, extent)
+            asked, unknown = resuming.revalidate(catalog, extent)
             also = f"; {unknown:,} cannot be revalidated (no ETag or Last-Modified)" if unknown else ""
             self._print(f"{plural(asked, 'file')} to revalidate{also}.")
 

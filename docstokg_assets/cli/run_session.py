@@ -6,7 +6,7 @@ import errno
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,24 +121,17 @@ class RunSession:
         if self.signals.requested:
             self.print(INTERRUPTED_MESSAGE)
             return INTERRUPTED
-        left = 0
-        if not self.dry_run:
-            left = print_remaining(
-                self.console, self.services.catalog, self._before, self._result.finished, self._scope
-            )
-        return INCOMPLETE if left or incomplete else DONE
+        before, finished = self._before, self._result.finished
+        if not self.dry_run and print_remaining(self.console, self.services.catalog, self._scope, before, finished):
+            incomplete = True
+        return INCOMPLETE if incomplete else DONE
 
 
 def print_remaining(
-    console: Console,
-    catalog: Catalog,
-    before: QueueCounts | None = None,
-    finished: int = 0,
-    scope: WorkScope | None = None,
+    console: Console, catalog: Catalog, scope: WorkScope, before: QueueCounts | None = None, finished: int = 0
 ) -> int:
     """Print how many works were finished before, and how many are left until when; returns how many are left."""
-    year, run_id = (scope.year, scope.run_id) if scope else (None, None)
-    counts = catalog.queue_counts(year, run_id)
+    counts = catalog.queue_counts(scope.year, scope.run_id)
     left = counts.total - counts.done
     if not counts.total:
         print_message(console, "No matching works.")
@@ -146,7 +139,7 @@ def print_remaining(
         also = "" if finished else "; nothing was downloaded again"
         print_message(console, f"{before.done:,} of {plural(counts.total, 'work')} already finished{also}.")
     if left:
-        due = catalog.next_due(year, run_id) if counts.queued_due == 0 else None
+        due = catalog.next_due(scope.year, scope.run_id) if counts.queued_due == 0 else None
         when = f" after {format_time(due)} UTC" if due is not None else ""
         print_message(console, f"{plural(left, 'work')} not finished yet; run the same command again{when}.")
     return left
@@ -166,18 +159,13 @@ def _log_to(console: Console, file: Path | None) -> Iterator[None]:
         kept = _RunLog(file, delay=True, encoding="utf-8")
         kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         handlers.append(kept)
-    loggers = [logging.getLogger(name) for name in ("docstokg_assets", "resources")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.INFO)
+    with ExitStack() as stack:
         for handler in handlers:
-            logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+            stack.callback(handler.close)
+        for logger in (logging.getLogger(name) for name in ("docstokg_assets", "resources")):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.INFO)
             for handler in handlers:
-                logger.removeHandler(handler)
-        for handler in handlers:
-            handler.close()
+                stack.callback(logger.removeHandler, handler)
+                logger.addHandler(handler)
+        yield

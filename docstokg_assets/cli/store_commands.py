@@ -78,8 +78,11 @@ def gc(
             fail(
                 f"runs are in progress ({', '.join(busy)}), and their files look like orphans. Run gc when they have ended."
             )
-        find = _quarantined if quarantine else _orphans
-        listed, notes = find(catalog, store, older_than, delete)
+        if quarantine:
+            found = find_quarantined(catalog, store, (older_than or 0.0) * 3600)
+            listed, notes = [_Listed("quarantined file", one.found, one) for one in found], list[str]()
+        else:
+            listed, notes = _orphans(catalog, store, _HOURS if older_than is None else older_than, delete)
         removed = set(delete_orphans(store, dict.fromkeys(one.found for one in listed))) if delete else set()
     place = store.place()
     if format == "json":
@@ -96,10 +99,8 @@ def gc(
         typer.echo(note)
 
 
-def _orphans(
-    catalog: Catalog, store: ArtifactStore, older_than: float | None, delete: bool
-) -> tuple[list[_Listed], list[str]]:
-    hours = _HOURS if older_than is None else older_than
+def _orphans(catalog: Catalog, store: ArtifactStore, hours: float, delete: bool) -> tuple[list[_Listed], list[str]]:
+    """Orphans and stale parts that are older than so many hours, and notes on what is not listed."""
     left = find_orphans(catalog, store, hours * 3600)
     if delete and left.orphans and not left.named:
         fail(
@@ -114,13 +115,6 @@ def _orphans(
         notes.append(f"{plural(len(apart), 'file')} in quarantine ({format_bytes(_bytes(apart))}): see --quarantine.")
     listed = [_Listed("orphan", found) for found in left.orphans]
     return listed + [_Listed("stale part", found) for found in left.stale_parts], notes
-
-
-def _quarantined(
-    catalog: Catalog, store: ArtifactStore, older_than: float | None, delete: bool
-) -> tuple[list[_Listed], list[str]]:
-    found = find_quarantined(catalog, store, (older_than or 0.0) * 3600)
-    return [_Listed("quarantined file", one.found, one) for one in found], []
 
 
 def _print_table(place: str, listed: list[_Listed]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -29,10 +29,8 @@ app = typer.Typer(name="telemetry", help="Records of runs: export, compact or re
 def export(
     load: Load,
     run: RunOption = None,
-    format: Annotated[Literal["parquet", "csv", "jsonl"], typer.Option(help="File format.")] = "parquet",
-    table: Annotated[
-        Literal["attempts", "outcomes", "artifacts", "works", "plans", "metrics"], typer.Option(help="Table to export.")
-    ] = "attempts",
+    format: Annotated[ExportFormat, typer.Option(help="File format.")] = ExportFormat.PARQUET,
+    table: Annotated[ExportTable, typer.Option(help="Table to export.")] = ExportTable.ATTEMPTS,
     year: YearOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Output file; default for csv and jsonl: stdout.")
@@ -42,14 +40,13 @@ def export(
     ] = None,
 ) -> None:
     """Write attempts, or another table of the telemetry, as one file for other tools."""
-    kind, view = ExportFormat(format), ExportTable(table)
-    if kind is ExportFormat.PARQUET and out is None:
+    if format is ExportFormat.PARQUET and out is None:
         fail("Parquet needs a file: --out analysis.parquet")
     if out is not None and not out.absolute().parent.is_dir():
         fail(f"--out {out}: there is no folder {out.parent}")
     run_id, data_root = run_and_root(run, data_root)
-    if run_id is not None and not view.of_runs:
-        fail(f"--run: {view} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")
+    if run_id is not None and not table.of_runs:
+        fail(f"--run: {table} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")
     config = load(out=data_root).value
     with open_catalog(config) as catalog:
         require_run(catalog, run_id, config.data_root)
@@ -57,14 +54,14 @@ def export(
         export_new_rows(catalog, lake)
     scope = WorkScope(year, run_id)
     if out is None:
-        export_table(lake, view, scope, kind, sys.stdout.buffer)
+        export_table(lake, table, scope, format, sys.stdout.buffer)
         return
     try:
         with whole_file(out) as temp, temp.open("wb") as file:
-            rows = export_table(lake, view, scope, kind, file)
+            rows = export_table(lake, table, scope, format, file)
     except OSError as error:
         fail(f"{out} cannot be written: {error.strerror}. Give another file with --out.")
-    typer.echo(f"{rows:,} {view} in {out}", err=True)
+    typer.echo(f"{rows:,} {table} in {out}", err=True)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The configuration for people: the merged tree with the origin of every value, and the reference of all keys."""
+"""Display the configuration: the merged tree with the origin of every value, and the reference of all keys."""
 
 from __future__ import annotations
 
