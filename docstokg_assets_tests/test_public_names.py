@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_importing_the_package_or_the_command_line_loads_nothing_heavy() -> None
     assert loaded_by("import docstokg_assets") == []
     assert loaded_by("import docstokg_assets.cli.main as program; program.build_app()") == []
     assert loaded_by("from docstokg_assets import ContentOrchestrator").count("dagster") == 0
+
+
+def test_the_list_of_commands_names_every_command_of_every_module() -> None:
+    """The list is shown without importing the commands, so nothing else notices one that is missing."""
+    listed = {name: module for name, (module, _) in program.COMMANDS.items()}
+    for module in set(listed.values()):
+        app = import_module(f"docstokg_assets.cli.{module}").app
+        names = {each.name or each.callback.__name__ for each in app.registered_commands}
+        assert {name for name, at in listed.items() if at == module} == ({app.info.name} if app.info.name else names)
 
 
 def test_there_is_one_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

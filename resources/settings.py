@@ -25,23 +25,12 @@ from resources.layers import (
     ENV_PREFIXES,
     SECRET_PREFIX,
     KeyPath,
-    Override,
     SourcedValue,
     read_environment,
     read_file,
     read_overrides,
     read_policy,
 )
-
-__all__ = [
-    "MASK",
-    "Loaded",
-    "Override",
-    "Section",
-    "SettingsError",
-    "config_file",
-    "load",
-]
 
 MASK = "***"
 
@@ -71,15 +60,15 @@ class Loaded(Generic[T]):
     value: T
     origins: Mapping[str, str]
 
-    def origin(self, key: str) -> str:
-        """Where the value of `key` came from; of a section or mapping, the origins of what was given inside it.
+    def origin(self, *keys: str) -> str:
+        """Where the values of `keys` came from; of a section or mapping, the origins of what was given inside it.
 
         Validation may have changed the spelling of a key in a mapping or made a mapping of a single value, so case does
         not count, and what is inside a given value came with it.
         """
-        wanted = f"{key.lower()}."
-        folded = [(f"{known.lower()}.", origin) for known, origin in self.origins.items()]
-        found = {origin for known, origin in folded if known.startswith(wanted) or wanted.startswith(known)}
+        wanted = [f"{key.lower()}." for key in keys]
+        given = [(f"{key.lower()}.", origin) for key, origin in self.origins.items()]
+        found = {o for known, o in given if any(known.startswith(key) or key.startswith(known) for key in wanted)}
         return ", ".join(sorted(found)) or "default"
 
 
@@ -129,7 +118,7 @@ class _Check:
     def fit(self, kind: Any, given: SourcedValue, path: KeyPath) -> SourcedValue | _Tree | None:
         """`given` in the shape of `kind`: models and mappings become trees that can be merged, all else one value."""
         kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-        model = _model_in(kind)
+        model = model_in(kind)
         values = get_args(kind)[1] if get_origin(kind) is dict else None
         tree: _Tree = {}
         if given.nested and (model is not None or values is not None):
@@ -178,16 +167,20 @@ def _value_or_text(kind: Any, given: SourcedValue) -> Any:
     return value
 
 
-def _model_in(kind: Any) -> type[BaseModel] | None:
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """The members of a union; of any other type the type itself."""
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def model_in(kind: Any) -> type[BaseModel] | None:
     """The model that `kind` is, or that it optionally is."""
-    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+    return next((k for k in alternatives(kind) if isinstance(k, type) and issubclass(k, BaseModel)), None)
 
 
 def _known_keys(model: type[BaseModel], path: KeyPath) -> Iterator[KeyPath]:
     for name, field in model.model_fields.items():
         yield (*path, name)
-        inner = _model_in(field.annotation)
+        inner = model_in(field.annotation)
         if inner is not None:
             yield from _known_keys(inner, (*path, name))
 
@@ -241,12 +234,16 @@ def _sentence(detail: ErrorDetails) -> str:
         return f"must be {expected}" if " or " in expected else f"only {expected} is available in this version"
     if detail["type"] == "model_type":
         return "must be a mapping of keys to values"
-    text = detail["msg"].partition(", unable to")[0].replace("Input should", "must")
-    for jargon, word in (
-        ("Tuple should", "must"),
-        ("tuple", "list"),
-        ("dictionary", "mapping"),
-        (" after validation", ""),
-    ):
+    text = detail["msg"].partition(", unable to")[0]
+    for jargon, word in _JARGON.items():
         text = text.replace(jargon, word)
     return text
+
+
+_JARGON = {
+    "Input should": "must",
+    "Tuple should": "must",
+    "tuple": "list",
+    "dictionary": "mapping",
+    " after validation": "",
+}

@@ -6,7 +6,7 @@ The figures are prepared queries to the reader that answers `query`, and so the 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,15 +14,14 @@ from docstokg_assets.cli.data_folder import require_catalog
 from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import Load, TableFormatOption, with_settings
 from docstokg_assets.cli.output import RowFormat, print_rows
-
-if TYPE_CHECKING:
-    from resources.catalog import Location
-    from resources.records import Answer
+from resources.catalog import Location, QueryRefused, run_readonly_query
+from resources.catalog.schema import metadata
+from resources.records import Answer
 
 STATS_TIMEOUT_S = 600.0
 STATS_ROWS = 100_000
 
-app = typer.Typer(no_args_is_help=True, help="Read the catalog: figures, and read-only SQL.")
+app = typer.Typer(name="catalog", no_args_is_help=True, help="Read the catalog: figures, and read-only SQL.")
 
 
 _FULL_TEXT = "sum(CASE WHEN classification = 'success' AND reason <> 'html-only' THEN 1 ELSE 0 END)"
@@ -114,9 +113,6 @@ def query(
 
 
 def _read(location: Location, sql: str, timeout_s: float, max_rows: int) -> Answer:
-    from resources.catalog import QueryRefused, run_readonly_query
-    from resources.catalog.schema import metadata
-
     require_catalog(location)
     try:
         return run_readonly_query(location, sql, timeout_s=timeout_s, max_rows=max_rows)

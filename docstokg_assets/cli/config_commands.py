@@ -1,21 +1,25 @@
 """`content print-config`, `validate-config` and `explain`: the effective configuration and what it amounts to.
 
-The commands print; `docstokg_assets.config`, imported when a command runs, prepares what they print.
+The commands print; `docstokg_assets.config` prepares what they print.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections import defaultdict
+from typing import Annotated, Literal
 
 import typer
+from rich import box
+from rich.console import Console
 
 from docstokg_assets.cli.options import SETTING_NAMES, JsonOption, Load, with_settings
+from docstokg_assets.config import config_hash, require_contact
+from docstokg_assets.config.explain import HostRow, ResolverRow, explain_hosts, explain_resolvers
+from docstokg_assets.config.render import as_json, as_yaml
 from docstokg_assets.reporting.rendering import json_text, rich_table
-
-if TYPE_CHECKING:
-    from docstokg_assets.config.explain import HostRow, ResolverRow
+from resources.settings import SettingsError, config_file
 
 app = typer.Typer()
 
@@ -28,13 +32,10 @@ def print_config(
         Literal["yaml", "json"] | None, typer.Option("--format", help="Default: yaml on a terminal, json in a pipe.")
     ] = None,
     origins: Annotated[
-        bool | None,
-        typer.Option("--origins/--no-origins", help="Show where each value comes from (default for yaml)."),
+        bool | None, typer.Option("--origins/--no-origins", help="Show where each value comes from (default for yaml).")
     ] = None,
 ) -> None:
     """Print the effective configuration: defaults, file, environment and command line merged. Secrets are masked."""
-    from docstokg_assets.config.render import as_json, as_yaml
-
     loaded = load()
     if (format or ("yaml" if sys.stdout.isatty() else "json")) == "yaml":
         typer.echo(as_yaml(loaded, origins=origins is not False), nl=False)
@@ -46,9 +47,6 @@ def print_config(
 @with_settings("policy")
 def validate_config(load: Load) -> None:
     """Check the configuration. Reports all problems at once, with exit code 2."""
-    from docstokg_assets.config import config_hash, require_contact
-    from resources.settings import SettingsError, config_file
-
     loaded = load()
     typer.echo(f"{load.config or config_file(os.environ) or 'The configuration'} is valid")
     typer.echo(f"config hash {config_hash(loaded.value)}")
@@ -62,8 +60,6 @@ def validate_config(load: Load) -> None:
 @with_settings("policy", "resolver_order", "no_robots", "head_precheck")
 def explain(load: Load, as_json: JsonOption = False) -> None:
     """Show which resolvers and hosts are queried, in which order and within which limits, and where each rule comes from."""
-    from docstokg_assets.config.explain import explain_hosts, explain_resolvers
-
     loaded = load()
     resolvers, hosts = explain_resolvers(loaded), explain_hosts(loaded)
     if as_json:
@@ -74,22 +70,15 @@ def explain(load: Load, as_json: JsonOption = False) -> None:
 
 def _print_tables(resolvers: list[ResolverRow], hosts: list[HostRow]) -> None:
     """Print what differs between the rows in tables, and what most of them share once below."""
-    from rich import box
-    from rich.console import Console
-
     console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
     in_order = [row for row in resolvers if row.position is not None]
     rows = [(f"{row.position}", row.name, row.tier, str(row.state), "\n".join(row.asks) or "–") for row in in_order]
     console.print(rich_table(("#", "resolver", "tier", "state", "queries"), rows, box=box.SIMPLE))
     if left_out := [row for row in resolvers if row.position is None]:
         console.print(f"{left_out[0].state}: {', '.join(row.name for row in left_out)}")
-    for title, cells in (
-        ("robots.txt", [(row.name, str(row.robots)) for row in in_order]),
-        ("HEAD first", [(row.name, str(row.head_precheck)) for row in in_order]),
-        ("retry", [(row.name, str(row.retry)) for row in in_order]),
-        ("timeouts", [(row.name, str(row.timeouts)) for row in in_order]),
-    ):
-        console.print(f"{title}: {_mostly(cells)}")
+    titles = {"robots.txt": "robots", "HEAD first": "head_precheck", "retry": "retry", "timeouts": "timeouts"}
+    for title, column in titles.items():
+        console.print(f"{title}: {_mostly([(row.name, str(getattr(row, column))) for row in in_order])}")
     for row in in_order:
         if row.has_own_limit:
             console.print(f"limit of {row.name}: {row.limit}")
@@ -113,8 +102,6 @@ def _print_tables(resolvers: list[ResolverRow], hosts: list[HostRow]) -> None:
 
 def _mostly(cells: list[tuple[str, str]]) -> str:
     """`obeyed; exempt: arxiv, zenodo`: the most frequent value, then the others with their names."""
-    from collections import defaultdict
-
     names = defaultdict[str, list[str]](list)
     for name, value in cells:
         names[value].append(name)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from docstokg_assets.cli.exits import fail
-
-if TYPE_CHECKING:
-    from docstokg_assets.config import ContentDownloadConfig
-    from resources.catalog import Catalog, Location, Run
+from docstokg_assets.config import ContentDownloadConfig
+from resources.catalog import Catalog, Location, Run
 
 DEMO = Path("data/demo")  # where `make demo` works
 
@@ -27,8 +24,6 @@ def run_and_root(run: str | None, out: Path | None) -> tuple[str | None, Path | 
 @contextmanager
 def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
     """Open the catalog of a data folder that was used before."""
-    from resources.catalog import Catalog
-
     require_catalog(config.catalog_location)
     with Catalog.open(config.catalog_location) as catalog:
         yield catalog

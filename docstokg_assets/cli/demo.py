@@ -13,23 +13,29 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+import yaml
+from rich.console import Console
 
 from docstokg_assets.cli.data_folder import DEMO
 from docstokg_assets.cli.exits import DONE, INTERRUPTED, fail
 from docstokg_assets.cli.output import print_message
+from docstokg_assets.cli.progress import Display, State, hosts_text
+from docstokg_assets.cli.report_commands import print_report
+from docstokg_assets.cli.run_session import print_remaining
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, STOPPING, StopSignals
+from docstokg_assets.domain.scope import WorkScope
+from docstokg_assets.engine.progress import Waiting, waiting_text
+from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.rendering import plural
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from docstokg_assets.cli.progress import State
-    from docstokg_assets.sandbox.handle import Sandbox
-    from resources.catalog.catalog import Catalog
+from docstokg_assets.sandbox.handle import Sandbox, SandboxError
+from resources.catalog.catalog import Catalog
+from resources.lake.files import LakeFolder
+from resources.records import Reason
 
 app = typer.Typer()
 
@@ -38,6 +44,8 @@ WORKS_PER_YEAR = 80
 PASS_S = 55.0
 _PORT = 8899
 _MODULE = "docstokg_assets.definitions"
+_DAGSTER = str(Path(sys.executable).with_name("dagster"))
+_Process = subprocess.Popen[bytes]
 
 
 @app.command()
@@ -47,10 +55,6 @@ def demo(
     port: Annotated[int, typer.Option("--port", help="Port of the Dagster UI.")] = 3000,
 ) -> None:
     """Collect three years of papers from the simulated scholarly web (the sandbox): no network, keys or services."""
-    from rich.console import Console
-
-    from docstokg_assets.sandbox.handle import SandboxError
-
     console = Console()
     root = out.resolve()
     try:
@@ -63,8 +67,6 @@ def demo(
 
 
 def _sandbox(console: Console, root: Path) -> Sandbox:
-    from docstokg_assets.sandbox.handle import Sandbox
-
     # The port is part of the configuration, and so of the configuration's hash: keep it where possible.
     port, years = 0 if _is_taken(_PORT) else _PORT, (YEARS[0], YEARS[-1])
     sandbox = Sandbox.start(root / "sandbox", works_per_year=WORKS_PER_YEAR, years=years, profile="demo", port=port)
@@ -85,8 +87,6 @@ def _is_taken(port: int) -> bool:
 
 def _environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
     """The environment of the Dagster processes, after writing the configuration that it names."""
-    import yaml
-
     config = {
         "data_root": str(root),
         "workers": 8,
@@ -109,24 +109,17 @@ def _environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
     return clean | {"DTKG_CONFIG": str(file), "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1"}
 
 
-def _dagster(*arguments: str) -> list[str]:
-    return [str(Path(sys.executable).with_name("dagster")), *arguments]
-
-
 def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> int:
-    from docstokg_assets.cli.progress import Display, State
-    from resources.catalog.catalog import Catalog
-
     console.print(
         f"[bold]Collecting the papers of {', '.join(map(str, YEARS))}[/] from the sandbox, through Dagster, into {root}"
     )
-    began = time.time()
+    began, logs = time.time(), root / "logs"
     with Catalog.open(root / "catalog.sqlite3") as catalog:
         before = {entry.work_id for entry in catalog.entries() if entry.retry_at is None}
         states = [State(str(year), phase="starting Dagster") for year in YEARS]
         signals = StopSignals(console, message=STOPPING, quits=False)
-        with signals.handled(), _stopped_at_exit(runs := list[subprocess.Popen[bytes]]()):
-            runs += _start_runs(root, environment)
+        with signals.handled(), _stopped_at_exit() as runs:
+            runs += _start_runs(logs, environment)
             with Display(console, states) as display:
                 while not signals.requested and any(process.poll() is None for process in runs):
                     _refresh(catalog, states, runs, began)
@@ -138,63 +131,57 @@ def _collect(console: Console, root: Path, environment: Mapping[str, str]) -> in
                 print_message(console, INTERRUPTED_MESSAGE)
                 return INTERRUPTED
         failed = [year for year, process in zip(YEARS, runs, strict=True) if process.returncode != 0]
+        for year in failed:
+            console.print(f"[red]{year} failed[/]; its log is {logs / f'{year}.log'}")
         if failed:
-            for year in failed:
-                console.print(f"[red]{year} failed[/]; its log is {_log(root, year)}")
             return 1
         _summary(console, root, catalog, began, before)
     return DONE
 
 
-def _start_runs(root: Path, environment: Mapping[str, str]) -> list[subprocess.Popen[bytes]]:
+def _start_runs(logs: Path, environment: Mapping[str, str]) -> list[_Process]:
     """Start one Dagster run per year, the newest first. They share their rate limits through the data folder."""
+    logs.mkdir(parents=True, exist_ok=True)
     runs = {}
     for year in sorted(YEARS, reverse=True):
-        log = _log(root, year)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        command = _dagster("asset", "materialize", "--select", "*", "--partition", str(year), "-m", _MODULE)
-        with log.open("wb") as file:
+        command = [_DAGSTER, "asset", "materialize", "--select", "*", "--partition", str(year), "-m", _MODULE]
+        with (logs / f"{year}.log").open("wb") as log:
             runs[year] = subprocess.Popen(
-                command, env=dict(environment), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+                command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
     return [runs[year] for year in YEARS]
 
 
 @contextmanager
-def _stopped_at_exit(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Stop the processes that still run when the block is left; they have their own sessions and would outlive this one."""
+def _stopped_at_exit() -> Iterator[list[_Process]]:
+    """Stop the processes of the list when the block is left; they have their own sessions and would outlive this one."""
+    processes: list[_Process] = []
     try:
-        yield
+        yield processes
     finally:
         _stop(processes)
 
 
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _stop(processes: Sequence[_Process]) -> None:
     """Interrupt every process and its children; kill those that do not end within ten seconds, or at a second Ctrl-C."""
     runs = [process for process in processes if process.poll() is None]
-    for process in runs:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
+    _signal_groups(runs, signal.SIGINT)
     try:
         for process in runs:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=10)
     finally:
-        for process in runs:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        _signal_groups(runs, signal.SIGKILL)
 
 
-def _log(root: Path, year: int) -> Path:
-    return root / "logs" / f"{year}.log"
+def _signal_groups(processes: Sequence[_Process], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
 
 
-def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subprocess.Popen[bytes]], began: float) -> None:
+def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[_Process], began: float) -> None:
     """Update the states from the progress that the runs reported, and from the counts of the catalog."""
-    from docstokg_assets.cli.progress import hosts_text
-    from docstokg_assets.engine.progress import Waiting, waiting_text
-    from resources.records import Reason
-
     reports: dict[str, Mapping[str, Any]] = {}
     for run in catalog.runs():
         if run.started_at >= began - 1 and run.progress is not None:
@@ -214,39 +201,30 @@ def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[subproces
 
 
 def _summary(console: Console, root: Path, catalog: Catalog, began: float, done_before: set[str]) -> None:
-    from datetime import UTC, datetime
-
-    from docstokg_assets.cli.report_commands import print_report
-    from docstokg_assets.cli.run_session import print_remaining
-    from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.reporting import report as reports
-    from resources.lake.files import LakeFolder
-
     built = reports.build_report(LakeFolder(root / "lake"), root, WorkScope(), catalog, datetime.now(UTC))
     (root / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
     print_report(console, built)
     stored = [artifact for artifact in catalog.artifacts_after(0, 1_000_000) if artifact.stored_at >= began]
-    again = _fetched_again(catalog, began, done_before)
     if stored:
         first = min(artifact.stored_at for artifact in stored) - began
         console.print(f"First file after {first:.1f} s, {plural(len(stored), 'file')} in {time.time() - began:.0f} s.")
-    if done_before and not again:
+    if done_before and not _fetched_again(catalog, began, done_before):
         console.print(f"[bold green]Nothing was downloaded again:[/] {len(done_before)} works were already finished.")
     print_message(console, f"Report: {root / 'summary.md'}\nLogs: {root / 'logs'}", verbatim=True)
     print_message(console, "Open the Dagster UI on this data: make ui")
-    print_remaining(console, catalog)
+    print_remaining(console, catalog, WorkScope())
     console.print(reports.headline(built), style="bold", highlight=False)
 
 
-def _fetched_again(catalog: Catalog, began: float, done_before: set[str]) -> set[str]:
-    """Works that were finished before this demo began, and whose file was requested again."""
-    again: set[str] = set()
+def _fetched_again(catalog: Catalog, began: float, done_before: set[str]) -> bool:
+    """Whether the file of a work that was finished before this demo began was requested again."""
     position = 0
     while page := catalog.attempts_after(position, 10_000):
         position = page[-1].position
         fetched = (a.record for a in page if a.record.role == "artifact" and a.record.ts.timestamp() >= began)
-        again |= {record.work_id for record in fetched if record.work_id in done_before}
-    return again
+        if any(record.work_id in done_before for record in fetched):
+            return True
+    return False
 
 
 def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> int:
@@ -254,21 +232,19 @@ def _serve_ui(console: Console, environment: Mapping[str, str], port: int) -> in
     if _is_taken(port):
         fail(f"port {port} is taken; choose another one: make ui PORT={port + 1}")
     console.print("Starting the Dagster UI …")
-    command = _dagster("dev", "-m", _MODULE, "-h", "127.0.0.1", "-p", str(port), "--log-level", "error")
+    command = [_DAGSTER, "dev", "-m", _MODULE, "-h", "127.0.0.1", "-p", str(port), "--log-level", "error"]
     quiet = {"PYTHONWARNINGS": "ignore"}  # hides that `dagster dev` will be renamed to `dg dev`
     # Not in the project's folder: Dagster would warn about the dagster.yaml there.
-    home = environment["DAGSTER_HOME"]
+    home, shown = environment["DAGSTER_HOME"], False
     signals = StopSignals(console, message="Stopping the Dagster UI.", quits=False)
-    with signals.handled(), _stopped_at_exit(servers := list[subprocess.Popen[bytes]]()):
+    with signals.handled(), _stopped_at_exit() as servers:
         server = subprocess.Popen(command, env={**environment, **quiet}, cwd=home, start_new_session=True)
         servers.append(server)
-        while server.poll() is None and not signals.requested and not _answers(port):
-            time.sleep(0.2)
-        if server.poll() is None and not signals.requested:
-            url = f"http://127.0.0.1:{port}"
-            console.print(f"Dagster UI: [bold]{url}[/]   (Ctrl-C stops it and the sandbox)", soft_wrap=True)
         while server.poll() is None and not signals.requested:
-            time.sleep(0.5)
+            if not shown and (shown := _answers(port)):
+                url = f"http://127.0.0.1:{port}"
+                console.print(f"Dagster UI: [bold]{url}[/]   (Ctrl-C stops it and the sandbox)", soft_wrap=True)
+            time.sleep(0.3)
         return DONE if signals.requested else server.returncode
 
 

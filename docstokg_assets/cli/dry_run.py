@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from rich.console import Console
 
 from docstokg_assets.cli.output import RowFormat, print_message, print_rows, stderr_console
 from docstokg_assets.reporting.rendering import plural
-
-if TYPE_CHECKING:
-    from resources.catalog import Entry
+from resources.catalog import Entry
+from resources.records import Answer
 
 _FIRST = 10
 _COLUMNS = ("work_id", "title", "resolver", "tier", "url")
@@ -19,8 +19,6 @@ Row = tuple[str | None, ...]
 
 
 def print_candidates(entries: Iterable[Entry], format: RowFormat) -> None:
-    from resources.records import Answer
-
     rows: list[Row] = []
     for entry in entries:
         found = entry.meta.get("candidates") or [{}]  # a work without a known copy has a row, too
@@ -36,10 +34,6 @@ def print_candidates(entries: Iterable[Entry], format: RowFormat) -> None:
 
 def _print_first(candidates: list[Row], works: list[Row]) -> None:
     """The first works with their candidates, then the number of URLs by resolver and by host."""
-    from rich.console import Console
-
-    from resources.records import Answer
-
     console = Console()
     for work in works[:_FIRST]:
         print_message(console, f"{work[0]}  {work[1] or ''}".rstrip())

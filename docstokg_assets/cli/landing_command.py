@@ -9,17 +9,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.text import Text
 
 from docstokg_assets.cli.exits import DONE, INCOMPLETE, fail
 from docstokg_assets.cli.options import JsonOption, Load, with_settings
 from docstokg_assets.cli.run_session import disk_errors, load_with_contact, working_root
+from docstokg_assets.domain.identifiers import normalize_url
+from docstokg_assets.landing.extract import ITSELF, Found, Link, extract
+from docstokg_assets.landing.walls import LOOKED_AT, recognise_wall
 from docstokg_assets.reporting.rendering import json_text, rich_table
-
-if TYPE_CHECKING:
-    from resources.http.messages import Request, Response
+from docstokg_assets.runs.services import open_services
+from resources.http.errors import HttpError
+from resources.http.messages import Request, Response, Role
 
 app = typer.Typer()
 
@@ -40,8 +46,6 @@ def landing(
 
     Exit codes: 0 found a link; 3 found none; 2 the page could not be fetched.
     """
-    from docstokg_assets.domain.identifiers import normalize_url
-
     address = normalize_url(url)
     if address is None:
         fail(f"--url {url!r} is not a web address. Give one that begins with http:// or https://.")
@@ -57,9 +61,6 @@ def landing(
 
 def describe(response: Response) -> dict[str, Any]:
     """The full-text links in a response, as plain data."""
-    from docstokg_assets.landing.extract import ITSELF, Found, Link, extract
-    from docstokg_assets.landing.walls import LOOKED_AT, recognise_wall
-
     wall = recognise_wall(response.status, response.headers, response.body[:LOOKED_AT], response.url)
     if b"%PDF-" in response.body[:1024]:
         found = Found(pdf=(Link(response.url, ITSELF),))
@@ -81,8 +82,6 @@ def describe(response: Response) -> dict[str, Any]:
 
 
 def _read(file: Path, url: str) -> Response:
-    from resources.http.messages import Response
-
     try:
         with file.open("rb") as page:
             body = page.read(_MAX_PAGE)
@@ -92,10 +91,6 @@ def _read(file: Path, url: str) -> Response:
 
 
 def _fetch(url: str, load: Load) -> Response:
-    from docstokg_assets.runs.services import open_services
-    from resources.http.errors import HttpError
-    from resources.http.messages import Request, Role
-
     def page() -> Generator[Request, Response, Response]:
         return (yield Request(url, Role.LANDING, max_bytes=_MAX_PAGE, beginning_only=True))
 
@@ -112,10 +107,6 @@ def _fetch(url: str, load: Load) -> Response:
 
 
 def _print(url: str, answer: dict[str, Any]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.text import Text
-
     console = Console(width=None if sys.stdout.isatty() else 400, highlight=False)
     console.print(Text(url, style="bold"))
     if answer["wall"]:

@@ -1,12 +1,12 @@
-"""The command line `content`: mounts the commands and turns errors into a message and an exit code.
+"""The command line `content`: lists the commands and turns errors into a message and an exit code.
 
-Commands live in modules of their own, which import what they need only when they run: `content --help` must be fast.
+The module of a command is imported when it is called: `content --help` must be fast, and imports none of them.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -16,23 +16,38 @@ from docstokg_assets import __version__
 from docstokg_assets.cli.exits import DISK_FULL, INTERRUPTED, NOT_STARTED, print_error
 from resources.errors import ExplainedError
 
-# module → name of its group; commands of a module without one stand at the top level. A new module of commands is added here.
-COMMANDS: dict[str, str | None] = {
-    "docstokg_assets.cli.run_commands": None,
-    "docstokg_assets.cli.resume_commands": None,
-    "docstokg_assets.cli.report_commands": None,
-    "docstokg_assets.cli.catalog_commands": "catalog",
-    "docstokg_assets.cli.telemetry_commands": "telemetry",
-    "docstokg_assets.cli.why_command": None,
-    "docstokg_assets.cli.config_commands": None,
-    "docstokg_assets.cli.store_commands": None,
-    "docstokg_assets.cli.landing_command": None,
-    "docstokg_assets.cli.demo": None,
-    "docstokg_assets.cli.sandbox": "sandbox",
+# command or group of commands → its module, and its line in `content --help`. A new command is added here.
+COMMANDS = {
+    "pull": ("run_commands", "Find and download the full text of works."),
+    "run": ("run_commands", "Same as `pull`."),
+    "resume": ("resume_commands", "Continue with queued works, and retry failed ones."),
+    "report": ("report_commands", "Show yield, speed and reasons of failures."),
+    "query": ("report_commands", "Query the Parquet telemetry with DuckDB, read-only."),
+    "catalog": ("catalog_commands", "Read the catalog: figures, and read-only SQL."),
+    "telemetry": ("telemetry_commands", "Records of runs: export, compact or rebuild them."),
+    "why": ("why_command", "Explain what happened to one work."),
+    "print-config": ("config_commands", "Print the effective configuration."),
+    "validate-config": ("config_commands", "Check the configuration."),
+    "explain": ("config_commands", "Show which resolvers and hosts are queried."),
+    "gc": ("store_commands", "List orphans and stale parts, or the quarantine."),
+    "landing": ("landing_command", "Show what the landing-page rules find on a page."),
+    "demo": ("demo", "Collect three years of papers from the sandbox."),
+    "sandbox": ("sandbox", "Serve the simulated scholarly web (the sandbox)."),
 }
 
 
 class _Commands(TyperGroup):
+    """Lists the commands without importing them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the module of the command that is called."""
+        name, _, rest = super().resolve_command(ctx, args)
+        if name is None:
+            return name, None, rest
+        module = typer.Typer(rich_markup_mode=None)
+        module.add_typer(import_module(f"docstokg_assets.cli.{COMMANDS[name][0]}").app)
+        return name, typer.main.get_group(module).commands[name], rest
+
     def invoke(self, ctx: Any) -> Any:
         """End with the message of an ExplainedError. Any other error is a bug of the program and keeps its stack trace."""
         try:
@@ -52,8 +67,8 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain help has room for whole option names on 80 columns
     )
-    for module, group in COMMANDS.items():
-        app.add_typer(importlib.import_module(module).app, name=group)
+    for name, (_, summary) in COMMANDS.items():
+        app.command(name, help=summary)(lambda: None)  # stands for the command in the list
 
     @app.callback()
     def common(

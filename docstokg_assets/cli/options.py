@@ -7,13 +7,13 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
 
-if TYPE_CHECKING:
-    from docstokg_assets.config import ContentDownloadConfig
-    from resources.settings import Loaded
+from docstokg_assets.config import ContentDownloadConfig, load_config
+from resources.layers import Override
+from resources.settings import Loaded, config_file
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="Configuration file (YAML); default: $DTKG_CONFIG.")
@@ -36,6 +36,10 @@ class _Setting(NamedTuple):
     flag: str
     help: str
     metavar: str | None = None
+
+    @property
+    def option(self) -> Any:
+        return Annotated[self.kind, typer.Option(self.flag, help=self.help, metavar=self.metavar, show_default=False)]
 
 
 # name of the parameter → the configuration key that its option sets
@@ -85,7 +89,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
         hints = get_type_hints(command, include_extras=True)
         own = list(inspect.signature(command).parameters.values())[1:]
-        added = {name: _option(_SETTINGS[name]) for name in names} | {"config": ConfigOption}
+        added = {name: _SETTINGS[name].option for name in names} | {"config": ConfigOption}
         parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
         for name, kind in added.items():
             default = False if name == "no_robots" else None
@@ -97,15 +101,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
     return decorate
 
 
-def _option(setting: _Setting) -> Any:
-    option = typer.Option(setting.flag, help=setting.help, metavar=setting.metavar, show_default=False)
-    return Annotated[setting.kind, option]
-
-
 def overrides_from(**given: Any) -> Mapping[str, Any]:
     """Dotted key → Override for the options that were given; None, and `no_robots=False`, mean not given."""
-    from resources.settings import Override
-
     overrides: dict[str, Override] = {}
     for name, value in given.items():
         key, flag = _SETTINGS[name].key, _SETTINGS[name].flag
@@ -125,7 +122,4 @@ def load_for_cli(
     config: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
 ) -> Loaded[ContentDownloadConfig]:
     """The configuration of a command: the file of `--config`, else that of $DTKG_CONFIG, else none."""
-    from docstokg_assets.config import load_config
-    from resources.settings import config_file
-
     return load_config(config or config_file(env), env, overrides)

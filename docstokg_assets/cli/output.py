@@ -1,19 +1,17 @@
-"""Messages and query results on the terminal. Heavy imports stand inside the functions, so that `--help` stays fast."""
+"""Messages and query results on the terminal."""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from docstokg_assets.reporting.rendering import csv_cell, json_text, plural, printable, rich_table, wrap
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from resources.records import Answer
+from resources.records import Answer
 
 MAX_TABLE_ROWS = 100
 
@@ -25,8 +23,6 @@ class RowFormat(StrEnum):
 
 
 def stderr_console() -> Console:
-    from rich.console import Console
-
     return Console(stderr=True)
 
 
@@ -55,10 +51,6 @@ def print_rows(answer: Answer, format: RowFormat, truncated: str = "the first {}
 
 def _print_table(answer: Answer, truncated: str) -> None:
     """A table; where not even the headings fit, one record after the other."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console()
     rows = [["" if cell is None else printable(str(cell)) for cell in row] for row in answer.rows]
     if sum(len(column) + 3 for column in answer.columns) <= console.width:

@@ -54,10 +54,7 @@ class State:
 
     @property
     def hosts_involved(self) -> list[str]:
-        return [
-            f"waiting for {self.waiting}" if self.waiting else "",
-            f"requesting {self.hosts}" if self.hosts else "",
-        ]
+        return [f"waiting for {self.waiting}" if self.waiting else "", f"requesting {self.hosts}" if self.hosts else ""]
 
     def line(self) -> str:
         text = ", ".join(filter(None, [self.phase, *self.counts, *self.hosts_involved]))

@@ -1,27 +1,25 @@
-"""`content report` and `content query`: the results of a run or a year, and SQL over the lake. Computes nothing itself.
-
-Heavy imports stand inside the functions, so that other commands do not pay for them.
-"""
+"""`content report` and `content query`: the results of a run or a year, and SQL over the lake. Computes nothing itself."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from docstokg_assets.cli.data_folder import open_catalog, require_run, run_and_root
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, RunOption, YearOption, with_settings
 from docstokg_assets.cli.output import MAX_TABLE_ROWS, RowFormat, print_message, print_rows
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from docstokg_assets.reporting.report import Report
+from docstokg_assets.domain.scope import WorkScope
+from docstokg_assets.lake.views import QueryError, export_new_rows, query_lake
+from docstokg_assets.reporting import report as reports
+from docstokg_assets.reporting.report import Report
 
 app = typer.Typer()
 
@@ -35,12 +33,6 @@ def report(
     format: Annotated[Literal["md", "json", "table"], typer.Option(help="Output format.")] = "table",
 ) -> None:
     """Show yield, speed, reasons of failures, waiting works, and where the files are."""
-    from datetime import UTC, datetime
-
-    from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.lake.views import export_new_rows
-    from docstokg_assets.reporting import report as reports
-
     run_id, out = run_and_root(run, load.given["out"])
     config = load(out=out).value
     with open_catalog(config) as catalog:
@@ -60,8 +52,6 @@ def report(
 
 def print_report(console: Console, built: Report) -> None:
     """Print the tables, and example queries that can be copied."""
-    from docstokg_assets.reporting import report as reports
-
     console.print(reports.to_terminal(built))
     root, program = os.path.relpath(built.data_root), Path(sys.executable).with_name("content")
     command = "content" if shutil.which("content") else os.path.relpath(program)
@@ -85,8 +75,6 @@ def query(
     ] = RowFormat.TABLE,
 ) -> None:
     """Query the Parquet telemetry with DuckDB, read-only."""
-    from docstokg_assets.lake.views import QueryError, query_lake
-
     config = load().value
     try:
         text = Path(sql).read_text(encoding="utf-8") if sql.endswith(".sql") else sql

@@ -6,20 +6,21 @@ Reports what was found and how it ended; `runs.resume` selects the works. Exit c
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from docstokg_assets.cli.data_folder import require_catalog, require_run, run_and_root
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import DeadlineOption, Load, RunOption, with_settings
+from docstokg_assets.cli.progress import RunDisplay
 from docstokg_assets.cli.run_session import RunSession, disk_errors, load_with_contact
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.reporting.rendering import first_few, plural
-
-if TYPE_CHECKING:
-    from docstokg_assets.cli.progress import RunDisplay
-    from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.runs.resume import Selection
+from docstokg_assets.runs import resume as resuming
+from docstokg_assets.runs.resume import FilterError, Selection, failed_lines, still_lost
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
 
 app = typer.Typer()
 
@@ -54,9 +55,6 @@ def resume(
 
     Exit codes: 0 done; 2 not started; 3 done, but works are left or files lost; 4 the disk is full; 130 interrupted.
     """
-    from docstokg_assets.runs.resume import FilterError, Selection
-    from docstokg_assets.runs.services import open_services
-
     run_id, out = run_and_root(run, load.given["out"])
     config = load_with_contact(load, out=out)
     if force and not filter:
@@ -87,9 +85,6 @@ class _Job:
         self._lost: list[str] = []
 
     def run(self, run_id: str | None) -> int:
-        from docstokg_assets.domain.scope import WorkScope
-        from docstokg_assets.runs.run import DownloadRun
-
         services, session = self._services, self._session
         known = require_run(services.catalog, run_id, services.config.data_root)
         # A run of a partition has no list of works: it stands for all works of its year.
@@ -109,33 +104,25 @@ class _Job:
 
     def _requeue(self, extent: WorkScope, display: RunDisplay) -> None:
         """Put the selected works back into the queue, and print how many."""
-        from docstokg_assets.runs import resume as resuming
-
-        services, stop = self._services, self._session.signals.stop
+        catalog, store, stop = self._services.catalog, self._services.store, self._session.signals.stop
         if self._forced is not None:
-            forced = resuming.force(services.catalog, extent, self._forced)
+            forced = resuming.force(catalog, extent, self._forced)
             self._print(f"{plural(forced, 'work')} to search for again from the start.")
         if self._verify:
+            workers = self._services.config.workers
             found = resuming.verify(
-                services.catalog,
-                services.store,
-                extent,
-                services.config.workers,
-                stop,
-                lambda count: display.set_phase(f"checking files, {count:,} so far"),
+                catalog, store, extent, workers, stop, lambda n: display.set_phase(f"checking files, {n:,} so far")
             )
             self._lost = found.lost
             what = f"{len(found.missing):,} missing, {len(found.damaged):,} damaged" if found.lost else "all intact"
             self._print(f"{plural(found.checked, 'file')} checked: {what}.")
         if self._revalidate and not stop.is_set():
-            asked, unknown = resuming.revalidate(services.catalog, extent)
+            asked, unknown = resuming.revalidate(catalog, extent)
             also = f"; {unknown:,} cannot be revalidated (no ETag or Last-Modified)" if unknown else ""
             self._print(f"{plural(asked, 'file')} to revalidate{also}.")
 
     def _print_lost(self) -> bool:
         """Print how many missing or damaged files were fetched again; returns whether some are still lost."""
-        from docstokg_assets.runs.resume import still_lost
-
         gone = still_lost(self._services.catalog, self._services.store, self._lost)
         if self._lost:
             also = f"; still missing: {first_few(gone, 5, ' …')}" if gone else ""
@@ -144,8 +131,6 @@ class _Job:
         return bool(gone)
 
     def _write_failed(self, extent: WorkScope) -> None:
-        from docstokg_assets.runs.resume import failed_lines
-
         if self._failed_ids is None:
             return
         works = 0

@@ -10,28 +10,32 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import typer
+from rich.console import Console
 
+from docstokg_assets.cli.dry_run import print_candidates
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import SETTING_NAMES, DeadlineOption, Load, with_settings
 from docstokg_assets.cli.output import RowFormat, print_message, stderr_console
+from docstokg_assets.cli.progress import RunDisplay
 from docstokg_assets.cli.run_session import RunSession, disk_errors, load_with_contact, working_root
+from docstokg_assets.cli.signals import StopSignals
+from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.domain.works import Work
 from docstokg_assets.reporting.rendering import plural
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from docstokg_assets.cli.progress import RunDisplay
-    from docstokg_assets.cli.signals import StopSignals
-    from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.domain.works import Work
-    from docstokg_assets.runs.run import DownloadRun
-    from docstokg_assets.sources import SetAside
-    from docstokg_assets.sources.listing import Collected, Source
-    from resources.http.errors import HttpError
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import open_services
+from docstokg_assets.sources import SetAside, SourceError
+from docstokg_assets.sources.listing import Collected, Source, continue_query, record_set_aside
+from docstokg_assets.sources.settings import filter_string
+from resources.catalog.catalog import Catalog
+from resources.catalog.errors import CatalogError
+from resources.folders import read_lines
+from resources.http.errors import HttpError, Interrupted, TlsFailed
+from resources.http.redact import redact_url
 
 app = typer.Typer()
 
@@ -70,10 +74,6 @@ def pull(
 
     Exit codes: 0 done; 2 not started; 3 done, but lines were skipped or works are left; 4 the disk is full; 130 interrupted.
     """
-    from docstokg_assets.runs.services import open_services
-    from docstokg_assets.sources import SourceError
-    from resources.http.errors import HttpError
-
     config = load_with_contact(load)
     source = _source_from_options(query, ids, urls, config)
     if load.given["max_works"] is not None and source.kind != "query":
@@ -103,11 +103,6 @@ app.command("run", help="Same as `pull`.")(pull)
 @contextmanager
 def _remove_unused_root(config: ContentDownloadConfig) -> Iterator[None]:
     """Remove a data folder that was created for a run whose source failed before it listed any work."""
-    from docstokg_assets.sources import SourceError
-    from resources.catalog.catalog import Catalog
-    from resources.catalog.errors import CatalogError
-    from resources.http.errors import HttpError
-
     root = config.data_root
     created = not root.exists()
     try:
@@ -124,9 +119,6 @@ def _remove_unused_root(config: ContentDownloadConfig) -> Iterator[None]:
 
 def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
     """What to check when the first request fails."""
-    from resources.http.errors import TlsFailed
-    from resources.http.redact import redact_url
-
     if config.http.proxy is None:
         return "Check the network, then run the same command again."
     if isinstance(error, TlsFailed):
@@ -136,21 +128,20 @@ def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
 
 def _source_from_options(query: str | None, ids: str | None, urls: str | None, config: ContentDownloadConfig) -> Source:
     """Where the works come from: exactly one of a query, ids and URLs, from the options or else the configuration."""
-    from docstokg_assets.sources.listing import Source
-    from docstokg_assets.sources.settings import filter_string
-
     given = [(kind, value) for kind, value in (("query", query), ("ids", ids), ("urls", urls)) if value is not None]
+    openalex = config.openalex
     if len(given) > 1:
         fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
-    if not given and config.openalex.source == "api" and config.openalex.filter:
-        given = [("query", config.openalex.filter)]
-    if not given and config.openalex.source == "snapshot":
-        fail(
-            "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`, or give --query, --ids or --urls"
-        )
-    if not given and config.openalex.source != "api":
-        file = config.openalex.ids_file if config.openalex.source == "ids" else config.openalex.urls_file
-        given = [(config.openalex.source, str(file))]
+    if not given and openalex.source == "snapshot":
+        years = "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`"
+        fail(f"{years}, or give --query, --ids or --urls")
+    configured = {
+        "api": ("query", openalex.filter),
+        "ids": ("ids", openalex.ids_file),
+        "urls": ("urls", openalex.urls_file),
+    }
+    if not given and (found := configured[openalex.source])[1]:
+        given = [(found[0], str(found[1]))]
     if not given:
         fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
     kind, value = given[0]
@@ -167,8 +158,6 @@ def _source_from_options(query: str | None, ids: str | None, urls: str | None, c
 
 
 def _source_from_file(kind: Literal["ids", "urls"], name: str) -> Source:
-    from docstokg_assets.sources.listing import Source
-
     lines = _read_lines(name)
     source = Source.from_lines(kind, name, lines)
     if not source.works and not source.identifiers:
@@ -179,22 +168,18 @@ def _source_from_file(kind: Literal["ids", "urls"], name: str) -> Source:
 
 
 def _read_lines(name: str) -> list[str]:
-    from resources.folders import read_lines
-
     try:
         return read_lines(0 if name == "-" else Path(name))
-    except OSError as error:
-        fail(f"{name} cannot be read: {error.strerror}. Give a file with one entry per line, or - for standard input.")
-    except ValueError as error:  # a name that no file can have
-        fail(f"{name!r} cannot be read: {error}. Give a file with one entry per line, or - for standard input.")
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = (
+            f"{name} cannot be read: {error.strerror}"
+            if isinstance(error, OSError)
+            else f"{name!r} cannot be read: {error}"
+        )
+        fail(f"{why}. Give a file with one entry per line, or - for standard input.")
 
 
 def _run(session: RunSession, source: Source, format: RowFormat) -> int:
-    from docstokg_assets.cli.dry_run import print_candidates
-    from docstokg_assets.runs.run import DownloadRun
-    from docstokg_assets.sources.listing import continue_query, record_set_aside
-    from resources.http.errors import Interrupted
-
     catalog, signals = session.services.catalog, session.signals
     scope: dict[str, str] = {source.kind: source.value}
     run_id, collected = continue_query(catalog, scope)

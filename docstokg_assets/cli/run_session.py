@@ -6,29 +6,29 @@ import errno
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from docstokg_assets.cli.exits import DISK_FULL, DONE, INCOMPLETE, INTERRUPTED, NOT_STARTED, fail
+from docstokg_assets.cli.options import Load
 from docstokg_assets.cli.output import print_message, stderr_console
+from docstokg_assets.cli.progress import ConsoleLogHandler, RunDisplay
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, StopSignals
+from docstokg_assets.config import ContentDownloadConfig, require_contact
+from docstokg_assets.domain.scope import WorkScope
+from docstokg_assets.engine.dispatcher import PassResult
+from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.rendering import format_time, plural
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from docstokg_assets.cli.options import Load
-    from docstokg_assets.cli.progress import RunDisplay
-    from docstokg_assets.config import ContentDownloadConfig
-    from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.engine.dispatcher import PassResult
-    from docstokg_assets.runs.run import DownloadRun
-    from docstokg_assets.runs.services import Services
-    from resources.catalog import QueueCounts
-    from resources.catalog.catalog import Catalog
+from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.services import Services
+from resources.catalog import QueueCounts
+from resources.catalog.catalog import Catalog
+from resources.whole_file import disk_trouble
 
 _SUMMARY = ("How works ended", "Waiting", "Files and folders")  # of the tables in summary.md
 _PHASES = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
@@ -36,8 +36,6 @@ _PHASES = {"drained": "done", "deadline": "out of time", "stopped": "interrupted
 
 def load_with_contact(load: Load, **overrides: Any) -> ContentDownloadConfig:
     """The configuration of a command that sends requests: it must name a contact address."""
-    from docstokg_assets.config import require_contact
-
     config = load(**overrides).value
     require_contact(config)
     return config
@@ -46,8 +44,6 @@ def load_with_contact(load: Load, **overrides: Any) -> ContentDownloadConfig:
 @contextmanager
 def disk_errors(config: ContentDownloadConfig) -> Iterator[None]:
     """End the command with a message where the data folder or its disk fails."""
-    from resources.whole_file import disk_trouble
-
     try:
         yield
     except OSError as error:
@@ -86,8 +82,6 @@ class RunSession:
 
     def drain(self, run: DownloadRun, prepare: Callable[[RunDisplay], None], scope: WorkScope) -> PassResult:
         """Call `prepare`, which fills the queue, download what is due, then write the report."""
-        from docstokg_assets.cli.progress import RunDisplay
-
         catalog = self.services.catalog
         self._scope = scope
         self.signals.reload = lambda: run.reload_with(self.load)
@@ -108,11 +102,6 @@ class RunSession:
 
     def _export_and_report(self, run: DownloadRun) -> None:
         """Write the lake and summary.md. Both can be made again from the catalog, so the run does not fail without them."""
-        from rich.console import Console
-
-        from docstokg_assets.domain.scope import WorkScope
-        from docstokg_assets.reporting import report as reports
-
         services, config = self.services, self.services.config
         try:
             services.export_lake()
@@ -132,24 +121,17 @@ class RunSession:
         if self.signals.requested:
             self.print(INTERRUPTED_MESSAGE)
             return INTERRUPTED
-        left = 0
-        if not self.dry_run:
-            left = print_remaining(
-                self.console, self.services.catalog, self._before, self._result.finished, self._scope
-            )
-        return INCOMPLETE if left or incomplete else DONE
+        before, finished = self._before, self._result.finished
+        if not self.dry_run and print_remaining(self.console, self.services.catalog, self._scope, before, finished):
+            incomplete = True
+        return INCOMPLETE if incomplete else DONE
 
 
 def print_remaining(
-    console: Console,
-    catalog: Catalog,
-    before: QueueCounts | None = None,
-    finished: int = 0,
-    scope: WorkScope | None = None,
+    console: Console, catalog: Catalog, scope: WorkScope, before: QueueCounts | None = None, finished: int = 0
 ) -> int:
     """Print how many works were finished before, and how many are left until when; returns how many are left."""
-    year, run_id = (scope.year, scope.run_id) if scope else (None, None)
-    counts = catalog.queue_counts(year, run_id)
+    counts = catalog.queue_counts(scope.year, scope.run_id)
     left = counts.total - counts.done
     if not counts.total:
         print_message(console, "No matching works.")
@@ -157,7 +139,7 @@ def print_remaining(
         also = "" if finished else "; nothing was downloaded again"
         print_message(console, f"{before.done:,} of {plural(counts.total, 'work')} already finished{also}.")
     if left:
-        due = catalog.next_due(year, run_id) if counts.queued_due == 0 else None
+        due = catalog.next_due(scope.year, scope.run_id) if counts.queued_due == 0 else None
         when = f" after {format_time(due)} UTC" if due is not None else ""
         print_message(console, f"{plural(left, 'work')} not finished yet; run the same command again{when}.")
     return left
@@ -171,26 +153,19 @@ class _RunLog(logging.FileHandler):
 @contextmanager
 def _log_to(console: Console, file: Path | None) -> Iterator[None]:
     """Show log records in one line each, and keep them with stack traces in a file, which is created with the first record."""
-    from docstokg_assets.cli.progress import ConsoleLogHandler
-
     handlers: list[logging.Handler] = [ConsoleLogHandler(console)]
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         kept = _RunLog(file, delay=True, encoding="utf-8")
         kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         handlers.append(kept)
-    loggers = [logging.getLogger(name) for name in ("docstokg_assets", "resources")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.INFO)
+    with ExitStack() as stack:
         for handler in handlers:
-            logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+            stack.callback(handler.close)
+        for logger in (logging.getLogger(name) for name in ("docstokg_assets", "resources")):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.INFO)
             for handler in handlers:
-                logger.removeHandler(handler)
-        for handler in handlers:
-            handler.close()
+                stack.callback(logger.removeHandler, handler)
+                logger.addHandler(handler)
+        yield

@@ -1,7 +1,6 @@
 """`content sandbox`: serve the simulated scholarly web (the sandbox) for demos and experiments.
 
-Reads options and prints the two settings that point the program at the sandbox; `docstokg_assets.sandbox` serves, and is imported
-when a command runs, so that other commands do not pay for it.
+Reads options and prints the two settings that point the program at the sandbox; `docstokg_assets.sandbox` serves.
 """
 
 from __future__ import annotations
@@ -11,7 +10,13 @@ from typing import Annotated
 
 import typer
 
+from docstokg_assets.sandbox.mix import Mix
+from docstokg_assets.sandbox.server import PortTaken
+from docstokg_assets.sandbox.server import serve as serve_sandbox
+from docstokg_assets.sandbox.universe import Universe
+
 app = typer.Typer(
+    name="sandbox",
     help="Simulated scholarly web (the sandbox): local stand-ins for the services, for demos and tests.",
     no_args_is_help=True,
 )
@@ -48,11 +53,6 @@ def serve(
     ] = False,
 ) -> None:
     """Print the two settings that point the program at the sandbox, then serve until Ctrl-C."""
-    from docstokg_assets.sandbox.mix import Mix
-    from docstokg_assets.sandbox.server import PortTaken
-    from docstokg_assets.sandbox.server import serve as serve_sandbox
-    from docstokg_assets.sandbox.universe import Universe
-
     folder = state_dir.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n")

@@ -7,14 +7,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from docstokg_assets.cli.exits import INTERRUPTED
 from docstokg_assets.cli.output import print_message
 from docstokg_assets.runs.signals import Handler, signal_handlers
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from resources.http.errors import Interrupted
 
 STOPPING = "Stopping: finishing downloads in progress. Press Ctrl-C again to quit now."
 INTERRUPTED_MESSAGE = "Interrupted. All progress is saved; run the same command again to continue."
@@ -61,8 +60,6 @@ class StopSignals:
             self.reload()
 
     def _on_stop(self, number: int, frame: object) -> None:
-        from resources.http.errors import Interrupted
-
         if self.requested and not self._quits:
             raise KeyboardInterrupt
         if self.requested:

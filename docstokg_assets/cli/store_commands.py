@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from docstokg_assets.cli.data_folder import open_catalog
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, TableFormatOption, with_settings
 from docstokg_assets.cli.output import MAX_TABLE_ROWS
 from docstokg_assets.reporting.rendering import format_bytes, format_time, iso, json_text, plural, rich_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from docstokg_assets.runs.orphans import Quarantined
-    from resources.artifacts.store import ArtifactStore, Found
-    from resources.catalog.catalog import Catalog
+from docstokg_assets.runs.orphans import Quarantined, delete_orphans, find_orphans, find_quarantined, processes_at_work
+from resources.artifacts.store import QUARANTINE, ArtifactStore, Found
+from resources.catalog.catalog import Catalog
 
 app = typer.Typer()
 _HOURS = 24.0
@@ -73,8 +71,6 @@ def gc(
 
     Removes nothing without --delete, and nothing while a run is in progress.
     """
-    from docstokg_assets.runs.orphans import delete_orphans, processes_at_work
-
     config = load().value
     with open_catalog(config) as catalog:
         store = config.artifacts.open(config.data_root)
@@ -82,8 +78,11 @@ def gc(
             fail(
                 f"runs are in progress ({', '.join(busy)}), and their files look like orphans. Run gc when they have ended."
             )
-        find = _quarantined if quarantine else _orphans
-        listed, notes = find(catalog, store, older_than, delete)
+        if quarantine:
+            found = find_quarantined(catalog, store, (older_than or 0.0) * 3600)
+            listed, notes = [_Listed("quarantined file", one.found, one) for one in found], list[str]()
+        else:
+            listed, notes = _orphans(catalog, store, _HOURS if older_than is None else older_than, delete)
         removed = set(delete_orphans(store, dict.fromkeys(one.found for one in listed))) if delete else set()
     place = store.place()
     if format == "json":
@@ -100,13 +99,8 @@ def gc(
         typer.echo(note)
 
 
-def _orphans(
-    catalog: Catalog, store: ArtifactStore, older_than: float | None, delete: bool
-) -> tuple[list[_Listed], list[str]]:
-    from docstokg_assets.runs.orphans import find_orphans
-    from resources.artifacts.store import QUARANTINE
-
-    hours = _HOURS if older_than is None else older_than
+def _orphans(catalog: Catalog, store: ArtifactStore, hours: float, delete: bool) -> tuple[list[_Listed], list[str]]:
+    """Orphans and stale parts that are older than so many hours, and notes on what is not listed."""
     left = find_orphans(catalog, store, hours * 3600)
     if delete and left.orphans and not left.named:
         fail(
@@ -123,18 +117,7 @@ def _orphans(
     return listed + [_Listed("stale part", found) for found in left.stale_parts], notes
 
 
-def _quarantined(
-    catalog: Catalog, store: ArtifactStore, older_than: float | None, delete: bool
-) -> tuple[list[_Listed], list[str]]:
-    from docstokg_assets.runs.orphans import find_quarantined
-
-    found = find_quarantined(catalog, store, (older_than or 0.0) * 3600)
-    return [_Listed("quarantined file", one.found, one) for one in found], []
-
-
 def _print_table(place: str, listed: list[_Listed]) -> None:
-    from rich.console import Console
-
     if not listed:
         return
     console, columns = Console(), ("What", "File", "Size", "Last written")

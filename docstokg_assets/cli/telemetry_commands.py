@@ -1,24 +1,27 @@
-"""`content telemetry`: export the records of runs for other tools; rebuild run folders and lake, or compact the lake.
-
-Heavy imports stand inside the functions, so that other commands do not pay for them.
-"""
+"""`content telemetry`: export the records of runs for other tools; rebuild run folders and lake, or compact the lake."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from docstokg_assets.cli.data_folder import open_catalog, require_catalog, require_run, run_and_root
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, RunOption, YearOption, with_settings
+from docstokg_assets.cli.run_session import disk_errors
+from docstokg_assets.domain.scope import WorkScope
+from docstokg_assets.lake.views import export_new_rows, write_telemetry_duckdb
+from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, rebuild_manifest
+from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
+from docstokg_assets.reporting.run_files import rebuild_lines, write_account
+from docstokg_assets.runs.run import was_cut_off
+from resources.catalog import Catalog, Run
+from resources.whole_file import whole_file
 
-if TYPE_CHECKING:
-    from resources.catalog import Catalog, Run
-
-app = typer.Typer(help="Records of runs: export, compact or rebuild them.", no_args_is_help=True)
+app = typer.Typer(name="telemetry", help="Records of runs: export, compact or rebuild them.", no_args_is_help=True)
 
 
 @app.command()
@@ -26,33 +29,24 @@ app = typer.Typer(help="Records of runs: export, compact or rebuild them.", no_a
 def export(
     load: Load,
     run: RunOption = None,
-    format: Annotated[Literal["parquet", "csv", "jsonl"], typer.Option(help="File format.")] = "parquet",
-    table: Annotated[
-        Literal["attempts", "outcomes", "artifacts", "works", "plans", "metrics"], typer.Option(help="Table to export.")
-    ] = "attempts",
+    format: Annotated[ExportFormat, typer.Option(help="File format.")] = ExportFormat.PARQUET,
+    table: Annotated[ExportTable, typer.Option(help="Table to export.")] = ExportTable.ATTEMPTS,
     year: YearOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Output file; default for csv and jsonl: stdout.")
     ] = None,
     data_root: Annotated[
-        Path | None,
-        typer.Option("--data-root", metavar="FOLDER", help="Data folder (files, catalog, reports)."),
+        Path | None, typer.Option("--data-root", metavar="FOLDER", help="Data folder (files, catalog, reports).")
     ] = None,
 ) -> None:
     """Write attempts, or another table of the telemetry, as one file for other tools."""
-    from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.lake.views import export_new_rows
-    from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
-    from resources.whole_file import whole_file
-
-    kind, view = ExportFormat(format), ExportTable(table)
-    if kind is ExportFormat.PARQUET and out is None:
+    if format is ExportFormat.PARQUET and out is None:
         fail("Parquet needs a file: --out analysis.parquet")
     if out is not None and not out.absolute().parent.is_dir():
         fail(f"--out {out}: there is no folder {out.parent}")
     run_id, data_root = run_and_root(run, data_root)
-    if run_id is not None and not view.of_runs:
-        fail(f"--run: {view} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")
+    if run_id is not None and not table.of_runs:
+        fail(f"--run: {table} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")
     config = load(out=data_root).value
     with open_catalog(config) as catalog:
         require_run(catalog, run_id, config.data_root)
@@ -60,14 +54,14 @@ def export(
         export_new_rows(catalog, lake)
     scope = WorkScope(year, run_id)
     if out is None:
-        export_table(lake, view, scope, kind, sys.stdout.buffer)
+        export_table(lake, table, scope, format, sys.stdout.buffer)
         return
     try:
         with whole_file(out) as temp, temp.open("wb") as file:
-            rows = export_table(lake, view, scope, kind, file)
+            rows = export_table(lake, table, scope, format, file)
     except OSError as error:
         fail(f"{out} cannot be written: {error.strerror}. Give another file with --out.")
-    typer.echo(f"{rows:,} {view} in {out}", err=True)
+    typer.echo(f"{rows:,} {table} in {out}", err=True)
 
 
 @app.command()
@@ -77,9 +71,6 @@ def rebuild(load: Load, run: RunOption = None) -> None:
 
     With --run only the folder of that run; the lake belongs to all runs.
     """
-    from docstokg_assets.lake.views import write_telemetry_duckdb
-    from docstokg_assets.lake.writer import LakeWriter, rebuild_manifest
-
     run_id, out = run_and_root(run, load.given["out"])
     config = load(out=out).value
     with open_catalog(config) as catalog:
@@ -106,9 +97,6 @@ def compact(
     Downloads may run meanwhile. A reader of the lake (a query, the planning of a year) may find a part gone; it reports that
     and can be run again.
     """
-    from docstokg_assets.cli.run_session import disk_errors
-    from docstokg_assets.lake.writer import SCHEMAS, LakeWriter
-
     config = load().value
     require_catalog(config.catalog_location)
     with disk_errors(config):
@@ -120,9 +108,6 @@ def compact(
 
 
 def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
-    from docstokg_assets.reporting.run_files import rebuild_lines, write_account
-    from docstokg_assets.runs.run import was_cut_off
-
     if run.finished_at is None and not was_cut_off(catalog, run):
         typer.echo(f"{run.run_id}: may still be running, so its files are left unchanged", err=True)
         return

@@ -1,4 +1,4 @@
-"""The one configuration tree: its models, its hash, how it is shown, and whom it must name for the real web."""
+"""The configuration: its models, its hash, how it is displayed and explained, and the contact address that it must name."""
 
 from docstokg_assets.config.contact import is_sandbox, require_contact
 from docstokg_assets.config.hash import config_hash

@@ -1,4 +1,4 @@
-"""The real web is asked only by somebody who can be reached. Decides who needs a contact address; sends nothing."""
+"""Requests to the real web need a contact address. Decides whether a configuration needs and has one; sends nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESERVED = re.compile(r"(?:^|\.)(?:example\.(?:com|org|net|edu)|example|invalid
 
 
 def require_contact(config: ContentDownloadConfig) -> None:
-    """Raises SettingsError unless a person can be reached under `http.contact_email`, or only the sandbox is asked."""
+    """Raise SettingsError unless `http.contact_email` is a usable address, or all requests go to the sandbox."""
     bundle = config.http.ca_bundle
     if bundle is not None and not bundle.is_file():
         raise SettingsError(
@@ -41,7 +41,7 @@ def require_contact(config: ContentDownloadConfig) -> None:
 
 
 def is_sandbox(http: HttpSettings) -> bool:
-    """Everything goes through a proxy on this machine, and nobody but the sandbox's own authority is trusted."""
+    """Whether all requests go through a proxy on this machine, and only the sandbox's own CA is trusted."""
     return _is_loopback(http.proxy) and http.ca_bundle is not None and _authorities(http.ca_bundle) == {SANDBOX_CA}
 
 

@@ -1,4 +1,5 @@
-"""What the configuration amounts to: who is asked in which order and how politely, and which layer decided it. Pure."""
+"""What the configuration amounts to: which resolvers and hosts are queried, in which order, within which limits, and which layer
+decided it. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ from dataclasses import dataclass
 from docstokg_assets.config.models import ContentDownloadConfig
 from docstokg_assets.resolvers.registry import Resolver, lacks_key, load_resolvers
 from resources.http.messages import Role
-from resources.http.settings import RetrySettings
 from resources.layers import SECRET_PREFIX
 from resources.rate_limit.policies import DEFAULT_POLICIES, Policy, domain_interval, resolve_policy
 from resources.rate_limit.settings import ANY, Backend
@@ -27,7 +27,7 @@ COUNTED: Mapping[Backend, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """A value that counts in the end, and where it came from."""
+    """The value that is used, and the layer that it comes from."""
 
     value: str
     origin: str
@@ -48,7 +48,7 @@ class ResolverRow:
     limit: Effective
     retry: Effective
     timeouts: Effective
-    wants: str | None = None  # the variable with the key for want of which it is off
+    wants: str | None = None  # the variable of the key that it needs and does not have
 
     @property
     def has_own_limit(self) -> bool:
@@ -57,7 +57,7 @@ class ResolverRow:
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """The limits of a host. `counted` says by whom and for whom its tokens are counted, `cap_counted` its connections."""
+    """The limits of a host. `counted`: the processes that share its tokens; `cap_counted`: those that share its connections."""
 
     host: str
     role: str
@@ -77,7 +77,7 @@ class HostRow:
 
 
 def explain_resolvers(loaded: Loaded[ContentDownloadConfig]) -> list[ResolverRow]:
-    """All resolvers that the configuration knows, as plans ask them: by tier, then by rank; last those not in the order."""
+    """All known resolvers in the order in which plans query them: by tier, then by rank; last those not in `resolvers.order`."""
     known, resolvers = load_resolvers(), loaded.value.resolvers
     order, settings = resolvers.order, resolvers.by_name()
 
@@ -88,14 +88,55 @@ def explain_resolvers(loaded: Loaded[ContentDownloadConfig]) -> list[ResolverRow
     return [_resolver_row(loaded, known[name]) for name in sorted(resolvers.names(), key=turn)]
 
 
+def _resolver_row(loaded: Loaded[ContentDownloadConfig], resolver_class: type[Resolver]) -> ResolverRow:
+    config, name = loaded.value, resolver_class.name
+    order, own = config.resolvers.order, f"resolvers.{name}"
+    resolver = resolver_class.from_config(config.resolvers.by_name()[name])
+    settings, keyless = resolver.settings, lacks_key(resolver_class, resolver.settings)
+    retry = settings.retry or config.http.retry
+    connect, read = resolver.timeouts(config.http)
+    timeouts = ("timeout_connect_s", "timeout_read_s")
+
+    def effective(value: str, *keys: str) -> Effective:
+        return Effective(value, loaded.origin(*keys))
+
+    state = effective("disabled" if not settings.enabled else "off: no key" if keyless else "enabled", f"{own}.enabled")
+    robots = effective("obeyed" if resolver.obeys_robots else "exempt", f"{own}.robots")
+    head = effective("yes" if resolver.prechecks else "no", f"{own}.head_precheck")
+    limit = Effective("that of each host", "default")
+    if resolver.api_host is not None:
+        policy = resolve_policy(config.rate_limit, resolver.api_host, Role.METADATA)
+        limit = Effective(str(policy.rate), policy.origin)
+    if resolver.own_rate is not None:
+        limit = effective(f"{resolver.own_rate}{_BESIDES}{limit.value}", f"{own}.rate_limit")
+    return ResolverRow(
+        position=order.index(name) + 1 if name in order else None,
+        name=name,
+        tier=str(resolver.tier),
+        state=state if name in order else effective("not in resolvers.order", "resolvers.order"),
+        asks=(resolver.api_host, *resolver.other_hosts) if resolver.api_host else (),
+        robots=robots if config.robots.enabled else effective("ignored", "robots.enabled"),
+        head_precheck=head if config.download.head_precheck else effective("no", "download.head_precheck"),
+        limit=limit,
+        retry=effective(
+            f"{retry.max_attempts} tries, {retry.strategy} from {retry.base_delay_ms} ms",
+            f"{own}.retry" if settings.retry else "http.retry",
+        ),
+        timeouts=effective(
+            f"connect {connect:g} s, read {read:g} s",
+            "http.timeout",
+            *(f"{section}.{key}" for section in ("http", own) for key in timeouts),
+        ),
+        wants=f"{SECRET_PREFIX}{name.upper()}" if keyless else None,
+    )
+
+
 def explain_hosts(loaded: Loaded[ContentDownloadConfig]) -> list[HostRow]:
-    """One line a host with a policy of its own, one a role where roles differ; last what counts for all the others."""
+    """One row for each host with a policy of its own, or one for each role where roles differ; last the row of all others."""
     settings = loaded.value.rate_limit
     named = [*settings.policies, *DEFAULT_POLICIES, *settings.concurrency, *settings.domains]
-    hosts = [*sorted({name for name in named if name != ANY}), OTHER_HOST]
-    counted, backend_origin = COUNTED[settings.backend], loaded.origin("rate_limit.backend")
-    rows: list[HostRow] = []
-    for host in hosts:
+    rows: dict[HostRow, None] = {}
+    for host in [*sorted({name for name in named if name != ANY}), OTHER_HOST]:
         policies = {str(role): resolve_policy(settings, host, role) for role in Role}
         shared = len({policy.key for policy in policies.values()}) == 1
         for role, policy in policies.items():
@@ -107,104 +148,30 @@ def explain_hosts(loaded: Loaded[ContentDownloadConfig]) -> list[HostRow]:
                 concurrency=policy.concurrency,
                 group=policy.group,
                 origin=origin,
-                concurrency_origin=_placed(loaded, "concurrency", policy.concurrency_origin),
+                concurrency_origin=_with_layer(loaded, "concurrency", policy.concurrency_origin),
                 backend=settings.backend,
-                backend_origin=backend_origin,
-                counted=counted,
+                backend_origin=loaded.origin("rate_limit.backend"),
+                counted=COUNTED[settings.backend],
                 cap_counted="all processes of this data root" if policy.exclusive else _EACH,
             )
-            if row not in rows:
-                rows.append(row)
-    return rows
+            rows[row] = None
+    return list(rows)
 
 
 def _rate(loaded: Loaded[ContentDownloadConfig], host: str, policy: Policy) -> tuple[str, str]:
-    """The rate with the least interval of its domain, if it has one, and where both came from."""
-    rate, origin = str(policy.rate), _placed(loaded, "policies", policy.origin)
+    """The rate, with the minimum interval of its domain if it has one, and the origin of both."""
+    rate, origin = str(policy.rate), _with_layer(loaded, "policies", policy.origin)
     interval = domain_interval(loaded.value.rate_limit, host)
     if interval is None:
         return rate, origin
     domain, seconds = interval
-    return f"{rate}, {seconds:g} s apart", f"{origin}; {_placed(loaded, 'domains', f'configured {domain}')}"
+    return f"{rate}, {seconds:g} s apart", f"{origin}; {_with_layer(loaded, 'domains', f'configured {domain}')}"
 
 
-def _placed(loaded: Loaded[ContentDownloadConfig], table: str, origin: str) -> str:
+def _with_layer(loaded: Loaded[ContentDownloadConfig], table: str, origin: str) -> str:
     """`configured a.org (file cd.yaml)`: what was configured, with the layer that says so."""
     if not origin.startswith("configured "):
         return origin
-    places: set[str] = set()
-    for name in origin.removeprefix("configured ").split(", "):
-        places.add(loaded.origin(f"rate_limit.{table}.{ANY if name == 'default' else name}"))
-    return f"{origin} ({', '.join(sorted(places))})"
-
-
-def _resolver_row(loaded: Loaded[ContentDownloadConfig], resolver_class: type[Resolver]) -> ResolverRow:
-    config, name = loaded.value, resolver_class.name
-    order = config.resolvers.order
-    resolver = resolver_class.from_config(config.resolvers.by_name()[name])
-    return ResolverRow(
-        position=order.index(name) + 1 if name in order else None,
-        name=name,
-        tier=str(resolver.tier),
-        state=_state(loaded, resolver_class),
-        asks=(resolver.api_host, *resolver.other_hosts) if resolver.api_host else (),
-        robots=_robots(loaded, resolver),
-        head_precheck=_head_precheck(loaded, resolver),
-        limit=_limit(loaded, resolver),
-        retry=_retry(loaded, resolver),
-        timeouts=_timeouts(loaded, resolver),
-        wants=f"{SECRET_PREFIX}{name.upper()}" if lacks_key(resolver_class, resolver.settings) else None,
-    )
-
-
-def _state(loaded: Loaded[ContentDownloadConfig], resolver: type[Resolver]) -> Effective:
-    name = resolver.name
-    if name not in loaded.value.resolvers.order:
-        return Effective("not in resolvers.order", loaded.origin("resolvers.order"))
-    settings = loaded.value.resolvers.by_name()[name]
-    origin = loaded.origin(f"resolvers.{name}.enabled")
-    if settings.enabled and lacks_key(resolver, settings):
-        return Effective("off: no key", origin)
-    return Effective("enabled" if settings.enabled else "disabled", origin)
-
-
-def _robots(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
-    if not loaded.value.robots.enabled:
-        return Effective("ignored", loaded.origin("robots.enabled"))
-    return Effective(
-        "obeyed" if resolver.obeys_robots else "exempt", loaded.origin(f"resolvers.{resolver.name}.robots")
-    )
-
-
-def _head_precheck(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
-    if not loaded.value.download.head_precheck:
-        return Effective("no", loaded.origin("download.head_precheck"))
-    return Effective("yes" if resolver.prechecks else "no", loaded.origin(f"resolvers.{resolver.name}.head_precheck"))
-
-
-def _limit(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
-    if resolver.api_host is None:
-        hosts = Effective("that of each host", "default")
-    else:
-        policy = resolve_policy(loaded.value.rate_limit, resolver.api_host, Role.METADATA)
-        hosts = Effective(str(policy.rate), policy.origin)
-    own = resolver.own_rate
-    if own is None:
-        return hosts
-    origin = loaded.origin(f"resolvers.{resolver.name}.rate_limit")
-    return Effective(f"{own}{_BESIDES}{hosts.value}", origin)
-
-
-def _retry(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
-    own = resolver.settings.retry
-    retry: RetrySettings = own or loaded.value.http.retry
-    text = f"{retry.max_attempts} tries, {retry.strategy} from {retry.base_delay_ms} ms"
-    return Effective(text, loaded.origin(f"resolvers.{resolver.name}.retry" if own else "http.retry"))
-
-
-def _timeouts(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> Effective:
-    connect, read = resolver.timeouts(loaded.value.http)
-    keys = ["http.timeout", "http.timeout_connect_s", "http.timeout_read_s"]
-    keys += [f"resolvers.{resolver.name}.timeout_connect_s", f"resolvers.{resolver.name}.timeout_read_s"]
-    origins = sorted({loaded.origin(key) for key in keys} - {"default"})
-    return Effective(f"connect {connect:g} s, read {read:g} s", ", ".join(origins) or "default")
+    names = origin.removeprefix("configured ").split(", ")
+    layers = {loaded.origin(f"rate_limit.{table}.{ANY if name == 'default' else name}") for name in names}
+    return f"{origin} ({', '.join(sorted(layers))})"

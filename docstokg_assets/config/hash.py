@@ -1,4 +1,4 @@
-"""The configuration as plain data without its secrets, and the hash of it that stands on every manifest row."""
+"""The configuration as plain data without its secrets, and its hash, which is a column of every manifest row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from docstokg_assets.config.models import ContentDownloadConfig
 from resources.http.redact import redact_url
 from resources.settings import MASK
 
-# The name of a run, that of a policy (its values count) and the places on one machine do not change what is collected or how:
-# two machines, or one that was moved to a larger disk, must be able to show that they worked under the same rules.
+# The name of a run or of a policy (its values are hashed) and paths on one machine do not change what is collected or how: two
+# machines, or one that was moved to a larger disk, have the same hash when they work under the same rules.
 _FILES = tuple(f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region"))
 NOT_HASHED = ("policy", "run_id", "data_root", "storage.path", "artifacts", "http.ca_bundle", "http.cache_dir", *_FILES)
 
@@ -35,8 +35,8 @@ def plain(value: Any, secret: str | None = MASK) -> Any:
 
 
 def config_hash(config: ContentDownloadConfig) -> str:
-    """Equal for equal values, whichever layer they came from and in whatever order they were written."""
-    tree = plain(config, secret=None)  # with a key or without one: the rules are the same
+    """SHA-256 of the values; equal for equal values, whichever layer they came from and in whatever order."""
+    tree = plain(config, secret=None)  # keys do not change the rules
     for key in NOT_HASHED:
         *above, last = key.split(".")
         node = tree

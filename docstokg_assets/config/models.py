@@ -1,7 +1,7 @@
-"""ContentDownloadConfig: the sections of all rooms in one tree, the resolvers' settings included.
+"""ContentDownloadConfig: the sections of all packages in one tree, the resolvers' settings included.
 
-Sections that belong to a resource are defined beside it; here are those of the domain. The resolvers' section is made
-from the registry, so that a new resolver file brings its settings with it. Loading is `resources.settings`' business.
+Sections that belong to a resource are defined beside it, those of the domain here. The resolvers' section is built from the
+registry, so that a new resolver file brings its settings with it. `resources.settings` loads the tree.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ class DownloadSettings(Section):
     )
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
     guess_files: bool = Field(
-        True,
-        description="try a file where others of its publisher lay, before its page is read; only with check_pdf",
+        True, description="try a file where others of its publisher lay, before its page is read; only with check_pdf"
     )
     check_pdf: bool = Field(True, description="look into each PDF whether it is the article; a few milliseconds each")
     on_suspect: Literal["reject", "keep"] = Field(
@@ -118,7 +117,7 @@ class TelemetrySettings(Section):
 
 
 class ResolversSettings(Section):
-    """What all resolvers share; the model in use has a field for each of them besides, see `resolvers_model`."""
+    """The keys that are not of one resolver; `resolvers_model` adds a field for each resolver."""
 
     aliases: ClassVar[Mapping[str, str]] = {}  # other name -> name
 
@@ -146,7 +145,7 @@ class ResolversSettings(Section):
 
 
 def resolvers_model(registry: Mapping[str, type[Resolver]]) -> type[ResolversSettings]:
-    """With a field for each resolver, and the default order that follows from their classes."""
+    """The settings model with a field for each resolver, and the default order that follows from their classes."""
     names = default_order(registry)
     order = ResolversSettings.model_fields["order"]
     fields: dict[str, Any] = {
@@ -199,7 +198,7 @@ class ContentDownloadConfig(Section):
     def from_yaml(
         cls, path: Path | str, *, env: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None
     ) -> ContentDownloadConfig:
-        """For programs: file, environment (that of the process unless another is given) and overrides, merged."""
+        """Load file, environment (by default that of the process) and overrides, merged. For programs."""
         return load_config(Path(path), os.environ if env is None else env, overrides).value
 
     @property
@@ -208,13 +207,13 @@ class ContentDownloadConfig(Section):
 
     @property
     def artifact_root(self) -> Path | str:
-        """A folder, or what a bucket is called."""
+        """The folder of the files, or the URL of their bucket."""
         if self.artifacts.store == "s3":
             return f"s3://{self.artifacts.bucket}/{self.artifacts.prefix}"
         return self.artifacts.root or self.data_root
 
     def lake_files(self) -> LakeFiles:
-        """StoreError when its bucket cannot be used."""
+        """Open the files of the lake. Raises StoreError when its bucket cannot be used."""
         place, spool = self.telemetry, self.data_root / "spool"
         if place.lake is None:
             from resources.lake.files import LakeFolder

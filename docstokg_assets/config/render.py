@@ -1,11 +1,10 @@
-"""The configuration for people: the merged tree with the origin of every value, and the reference of all keys."""
+"""Display the configuration: the merged tree with the origin of every value, and the reference of all keys."""
 
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from collections.abc import Container, Iterator
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel
@@ -14,7 +13,7 @@ from pydantic.fields import FieldInfo
 from docstokg_assets.config.hash import plain
 from docstokg_assets.config.models import ContentDownloadConfig, ResolversSettings
 from docstokg_assets.resolvers.registry import ResolverSettings
-from resources.settings import Loaded
+from resources.settings import Loaded, alternatives, model_in
 
 
 def as_yaml(loaded: Loaded[ContentDownloadConfig], *, origins: bool = True) -> str:
@@ -47,38 +46,23 @@ def _inline(value: Any) -> str:
 
 
 def reference_markdown() -> str:
-    """All keys with type, default and meaning, a table a section. Keys that every resolver has are told once."""
-    sections = list(_sections(ContentDownloadConfig, ""))
-    return "\n\n".join(_table(name, rows) for name, rows in sections if rows)
+    """All keys with type, default and meaning, one table per section. Keys that every resolver has are listed once."""
+    return "\n\n".join(_table(name, rows) for name, rows in _sections(ContentDownloadConfig, "") if rows)
 
 
-def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, list[str]]]:
-    rows: list[str] = []
-    inner: list[tuple[str, type[BaseModel]]] = []
-    for name, field in model.model_fields.items():
-        section = _section_of(field)
-        if section is None or field.default is None:
-            rows.append(_row(f"{prefix}{name}", field))
+def _sections(model: type[BaseModel], prefix: str, known: Container[str] = ()) -> Iterator[tuple[str, list[str]]]:
+    """Each section with the rows of its keys, without the `known` keys."""
+    fields = {
+        name: (field, model_in(field.annotation)) for name, field in model.model_fields.items() if name not in known
+    }
+    own = {name: field for name, (field, section) in fields.items() if section is None or field.default is None}
+    yield prefix.rstrip(".") or "Top level", [_row(f"{prefix}{name}", field) for name, field in own.items()]
+    of_resolvers = issubclass(model, ResolversSettings)
+    if of_resolvers:
+        yield from _sections(ResolverSettings, f"{prefix}<name>.")
+    for name, (_, section) in fields.items():
         if section is not None:
-            inner.append((f"{prefix}{name}.", section))
-    yield prefix.rstrip(".") or "Top level", rows
-    if issubclass(model, ResolversSettings):
-        yield from _sections(ResolverSettings, "resolvers.<name>.")
-        yield from _own_keys_of_resolvers(model)
-        return
-    for path, section in inner:
-        yield from _sections(section, path)
-
-
-def _own_keys_of_resolvers(model: type[ResolversSettings]) -> Iterator[tuple[str, list[str]]]:
-    for name in model.names():
-        section = _section_of(model.model_fields[name]) or ResolverSettings
-        own = {key: field for key, field in section.model_fields.items() if key not in ResolverSettings.model_fields}
-        yield f"resolvers.{name}", [_row(f"resolvers.{name}.{key}", field) for key, field in own.items()]
-
-
-def _section_of(field: FieldInfo) -> type[BaseModel] | None:
-    return next((k for k in _alternatives(field.annotation) if isinstance(k, type) and issubclass(k, BaseModel)), None)
+            yield from _sections(section, f"{prefix}{name}.", ResolverSettings.model_fields if of_resolvers else ())
 
 
 def _table(name: str, rows: list[str]) -> str:
@@ -88,10 +72,6 @@ def _table(name: str, rows: list[str]) -> str:
 def _row(key: str, field: FieldInfo) -> str:
     default = json.dumps(plain(field.default), ensure_ascii=False)
     return f"| `{key}` | {_type_name(field.annotation)} | `{default}` | {field.description or ''} |"
-
-
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
 _WORDS = {
@@ -113,11 +93,7 @@ def _type_name(kind: Any) -> str:
         return f"mapping of {_type_name(get_args(kind)[1])}"
     if get_origin(kind) is tuple:
         return f"list of {_type_name(get_args(kind)[0])}"
-    names = [k for k in _alternatives(kind) if k is not type(None)]
+    names = [k for k in alternatives(kind) if k is not type(None)]
     if len(names) > 1 or names[0] is not kind:
         return " or ".join(_type_name(name) for name in names)
-    return (
-        "section"
-        if isinstance(kind, type) and issubclass(kind, BaseModel)
-        else _WORDS.get(kind.__name__, kind.__name__)
-    )
+    return "section" if model_in(kind) else _WORDS.get(kind.__name__, kind.__name__)

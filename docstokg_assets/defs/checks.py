@@ -36,12 +36,10 @@ _OBJECTIVES = tuple(slo for slo in SLOS if slo.name != "corruption")
 @dg.multi_asset_check(
     specs=[
         dg.AssetCheckSpec(
-            slo.name,
-            asset=run_metrics,
-            description=f"{slo.title} {slo.comparison} {slo.target:g}: {slo.why}.",
+            slo.name, asset=run_metrics, description=f"{slo.title} {slo.comparison} {slo.target:g}: {slo.why}."
         )
         for slo in _OBJECTIVES
-    ],
+    ]
 )
 def objectives(context: dg.AssetCheckExecutionContext, catalog: CatalogResource) -> Iterator[dg.AssetCheckResult]:
     """Whether the year meets its objectives; a missed one only warns. Reads what `run_metrics` stored, and computes the

@@ -9,19 +9,12 @@ from docstokg_assets.defs.assets.openalex_works import openalex_works
 from docstokg_assets.defs.assets.resolver_plans import resolver_plans
 from docstokg_assets.defs.assets.run_metrics import run_metrics
 from docstokg_assets.defs.steps import handle_step_errors, services
-from resources.dagster_resources import (
-    ArtifactStoreResource,
-    CatalogResource,
-    HttpClientResource,
-    RateLimiterResource,
-)
+from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 
 _REST = [downloaded_artifacts, manifest_parquet, run_metrics]
 
 collect_year = dg.define_asset_job(
-    "collect_year",
-    [openalex_works, resolver_plans, *_REST],
-    description="A year from its list of works to its report.",
+    "collect_year", [openalex_works, resolver_plans, *_REST], description="A year from its list of works to its report."
 )
 continue_year = dg.define_asset_job(
     "continue_year",

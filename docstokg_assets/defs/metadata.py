@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -38,32 +38,17 @@ def ui_text_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dg.T
 
 def column_metadata(asset: str) -> dict[str, dg.TableSchema | dg.TableColumnLineage]:
     """The columns of an asset's tables in the lake, and where they come from, under the keys that Dagster knows."""
-    tables = _TABLES_OF[asset]
-    schema = [
-        dg.TableColumn(_column(f"{table}.{name}"), kind, meaning)
-        for table in tables
-        for name, kind, meaning in (
-            ("year", "int16", YEAR),
-            *(
-                (c.name, str(SCHEMAS[table].field(c.name).type), c.meaning)
-                for c in LAKE_TABLES[table].columns_in(Into.LAKE)
-            ),
-        )
-    ]
-    deps = {
-        _column(f"{table}.{c.name}"): [
-            dg.TableColumnDep(dg.AssetKey(_ASSET_OF[_table(each)]), _column(each)) for each in c.origins
-        ]
-        for table in tables
-        for c in LAKE_TABLES[table].columns
-        if c.origins
-    }
+    schema, deps = list[dg.TableColumn](), dict[str, list[dg.TableColumnDep]]()
+    for table in _TABLES_OF[asset]:
+        schema.append(dg.TableColumn(_column(f"{table}.year"), "int16", YEAR))
+        for column in LAKE_TABLES[table].columns_in(Into.LAKE):
+            name, kind = _column(f"{table}.{column.name}"), str(SCHEMAS[table].field(column.name).type)
+            schema.append(dg.TableColumn(name, kind, column.meaning))
+            if column.origins:
+                origins = [(_ASSET_OF[each.partition(".")[0]], _column(each)) for each in column.origins]
+                deps[name] = [dg.TableColumnDep(dg.AssetKey(asset), origin) for asset, origin in origins]
     found: dict[str, dg.TableSchema | dg.TableColumnLineage] = {"dagster/column_schema": dg.TableSchema(schema)}
     return {**found, "dagster/column_lineage": dg.TableColumnLineage(deps)} if deps else found
-
-
-def _table(column: str) -> str:
-    return column.partition(".")[0]
 
 
 def _column(column: str) -> str:
@@ -79,17 +64,13 @@ def ui_path(path: Path | str) -> dg.MetadataValue[str | None]:
 
 def outcome_table(outcomes: Iterable[OutcomeCount]) -> dg.TableMetadataValue:
     """How works ended, with what it means and what helps."""
-    works: dict[Reason, int] = {}
+    works = Counter[Reason]()
     for outcome in outcomes:
-        works[outcome.reason] = works.get(outcome.reason, 0) + outcome.count
+        works[outcome.reason] += outcome.count
     return ui_table(
         {"works": "int", "reason": "string", "in words": "string", "ends": "string", "what to do": "string"},
         [
             (count, str(reason), REASON_TEXT[reason].meaning, str(ENDINGS[reason]), REASON_TEXT[reason].remedy)
-            for reason, count in sorted(works.items(), key=lambda item: -item[1])
+            for reason, count in works.most_common()
         ],
     )
-
-
-def format_time(epoch: float) -> str:
-    return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -17,8 +17,10 @@ from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.defs.partitions import newest_year
 from docstokg_assets.runs.services import Services, open_services
 from docstokg_assets.runs.signals import signal_handlers
+from resources.catalog.catalog import Catalog
 from resources.dagster_resources import ConfiguredResource
 from resources.errors import ExplainedError
+from resources.lake.files import LakeFiles
 from resources.settings import SettingsError
 from resources.whole_file import disk_trouble
 
@@ -123,6 +125,18 @@ def services(*resources: ConfiguredResource) -> Iterator[Services]:
     """Open what a step that sends requests works with: each object once, under one owner."""
     with open_services(configuration(*resources)) as opened:
         yield opened
+
+
+@contextmanager
+def catalog_step(
+    context: dg.AssetExecutionContext, catalog: ConfiguredResource, phase: str
+) -> Iterator[tuple[ContentDownloadConfig, LakeFiles, Catalog]]:
+    """Open the lake and the catalog for a step that sends no requests, and report its phase."""
+    with handle_step_errors(context):
+        config = configuration(catalog)
+        with Catalog.open(config.catalog_location) as opened:
+            opened.report_progress(context.run.run_id, {"year": year_of(context), "phase": phase})
+            yield config, config.lake_files(), opened
 
 
 def year_of(context: dg.AssetExecutionContext) -> int:

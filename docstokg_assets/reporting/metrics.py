@@ -8,7 +8,7 @@ counted apart.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -91,26 +91,12 @@ class Slis:
 
     def values(self) -> dict[str, float | None]:
         """Every indicator that is one number, by its public name."""
-        return {
-            "yield": self.yield_,
-            "yield_with_html": self.yield_with_html,
-            "yield_reachable": self.yield_reachable,
-            "ttfp_p50_s": self.ttfp_p50_s,
-            "ttfp_p95_s": self.ttfp_p95_s,
-            "cache_hit_ratio": self.cache_hit_ratio,
-            "ratio_429": self.ratio_429,
-            "corruption": self.corrupt,
-            "finished": self.finished,
-            "saved": self.saved,
-            "html_only": self.html_only,
-            "to_retry": self.to_retry,
-            "bytes": self.bytes,
-            "requests": self.requests,
-            "requests_per_success": self.requests_per_success,
-            "rate_delay_p95_s": self.rate_delay_p95_s,
-            "breaker_opens": self.breaker_opens,
-            "works_per_s": self.works_per_s,
-        }
+        return {name: getattr(self, _ATTRIBUTES.get(name, name)) for name in _INDICATORS.split()}
+
+
+_ATTRIBUTES = {"yield": "yield_", "corruption": "corrupt"}
+_INDICATORS = """yield yield_with_html yield_reachable ttfp_p50_s ttfp_p95_s cache_hit_ratio ratio_429 corruption finished saved
+html_only to_retry bytes requests requests_per_success rate_delay_p95_s breaker_opens works_per_s"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +108,19 @@ class Slo:
     unit: str  # share | s | count
     why: str
 
+    @property
+    def goal(self) -> str:
+        return f"{self.comparison} {format_value(self.target, self.unit)}"
+
     def met(self, value: float) -> bool:
-        return _COMPARISONS[self.comparison](value, self.target)
+        return bool(_COMPARISONS[self.comparison](value, self.target))
 
 
-_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    "≥": operator.ge,
-    "≤": operator.le,
-    "<": operator.lt,
-    "=": operator.eq,
-}
+_COMPARISONS = {"≥": operator.ge, "≤": operator.le, "<": operator.lt, "=": operator.eq}
 
 SLOS: tuple[Slo, ...] = (
     Slo("yield", "Yield of finished works", "≥", 0.85, "share", "too many works have no full text"),
-    Slo(
-        "ttfp_p50_s",
-        "Time to full text per work, median",
-        "≤",
-        3.0,
-        "s",
-        "the usual work should not wait in the machinery",
-    ),
+    Slo("ttfp_p50_s", "Time to full text per work, median", "≤", 3.0, "s", "a usual work should not wait for others"),
     Slo("ttfp_p95_s", "Time to full text per work, p95", "≤", 10.0, "s", "slow hosts must not hold up the others"),
     Slo("cache_hit_ratio", "Cache hits on a second run", "≥", 0.40, "share", "what was answered is not asked again"),
     Slo("ratio_429", "Answers 429", "<", 0.01, "share", "more means that we are faster than a host wants"),
@@ -161,8 +139,12 @@ class Verdict:
 
 def evaluate(slis: Slis) -> list[Verdict]:
     """Compare the indicators with their objectives."""
-    values = slis.values()
-    return [_verdict(slo, values[slo.name], _is_met(slo, values[slo.name], slis)) for slo in SLOS]
+    values, verdicts = slis.values(), []
+    for slo in SLOS:
+        value = values[slo.name]
+        judged = value is not None and (slo.name != "cache_hit_ratio" or slis.second_run)
+        verdicts.append(_verdict(slo, value, slo.met(value or 0) if judged else None))
+    return verdicts
 
 
 def stored_verdicts(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> list[Verdict]:
@@ -173,26 +155,21 @@ def stored_verdicts(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> list[Ve
     return [_verdict(slo, *rows[slo.name]) for slo in SLOS if slo.name in rows]
 
 
-def _is_met(slo: Slo, value: float | None, slis: Slis) -> bool | None:
-    if value is None or (slo.name == "cache_hit_ratio" and not slis.second_run):
-        return None
-    return slo.met(value)
-
-
 def _verdict(slo: Slo, value: float | None, ok: bool | None) -> Verdict:
-    goal = f"{slo.comparison} {format_value(slo.target, slo.unit)}"
     if value is None:
-        sentence = f"{slo.title}: nothing to measure yet (goal {goal})."
+        sentence = f"{slo.title}: nothing to measure yet (goal {slo.goal})."
     elif ok is None:
-        sentence = f"{slo.title}: a first run is not judged (goal {goal})."
+        sentence = f"{slo.title}: a first run is not judged (goal {slo.goal})."
     else:
-        result = f"{slo.title}: {format_value(value, slo.unit)} {'meets' if ok else 'misses'} the goal {goal}"
+        result = f"{slo.title}: {format_value(value, slo.unit)} {'meets' if ok else 'misses'} the goal {slo.goal}"
         sentence = f"{result}." if ok else f"{result}; {slo.why}."
     return Verdict(slo.name, value, slo.target, ok, sentence)
 
 
-def format_value(value: float, unit: str) -> str:
-    """A number as people read it."""
+def format_value(value: float | None, unit: str) -> str:
+    """A number as people read it; a dash where there is none."""
+    if value is None:
+        return "–"
     if unit == "share":
         return f"{100 * value:.1f} %"
     return f"{value:.2f} s" if unit == "s" else f"{value:,.0f}"
@@ -201,19 +178,9 @@ def format_value(value: float, unit: str) -> str:
 def metric_rows(slis: Slis, computed_at: datetime) -> list[dict[str, Any]]:
     """Rows of the lake's table `metrics`: one for each indicator, with its verdict where there is an objective."""
     (year,) = slis.scope.years or (None,)
-    verdicts = {verdict.name: verdict for verdict in evaluate(slis)}
-    return [
-        {
-            "year": year,
-            "scope": str(slis.scope),
-            "name": name,
-            "value": value,
-            "target": verdicts[name].target if name in verdicts else None,
-            "ok": verdicts[name].ok if name in verdicts else None,
-            "computed_at": computed_at,
-        }
-        for name, value in slis.values().items()
-    ]
+    same = {"year": year, "scope": str(slis.scope), "target": None, "ok": None, "computed_at": computed_at}
+    judged = {verdict.name: {"target": verdict.target, "ok": verdict.ok} for verdict in evaluate(slis)}
+    return [{**same, "name": name, "value": value, **judged.get(name, {})} for name, value in slis.values().items()]
 
 
 def run_summary(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> dict[str, Any]:
@@ -289,31 +256,23 @@ FROM tried FULL JOIN won USING (name) WHERE name <> '' ORDER BY saved DESC, trie
 
 def compute_slis(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> Slis:
     """All indicators of a scope. The connection comes from `views.open_lake`."""
-    works, requests = (next(_rows(con, _here(scope) + part, scope)) for part in (_WORKS, _REQUESTS))
-    return Slis(
-        scope=scope,
-        **works,
-        **requests,
-        retries={row["attempt"]: row["n"] for row in _rows(con, _here(scope) + _RETRIES, scope)},
-        reasons={row["reason"]: row["n"] for row in _rows(con, _here(scope) + _REASONS, scope)},
-        by_tier=_shares(con, "tier", scope),
-        by_resolver=_shares(con, "resolver", scope),
-        by_host=_shares(con, "host", scope),
+    here = _HERE.format(scope=scope.condition, nothing_sent=", ".join(f"'{reason}'" for reason in _NOTHING_SENT))
+    (works,), (requests,), retries, reasons = (
+        _rows(con, here + part, scope) for part in (_WORKS, _REQUESTS, _RETRIES, _REASONS)
     )
+    groups: dict[str, Any] = {
+        f"by_{column}": tuple(Share(**row) for row in _rows(con, here + _SHARES.format(column=column), scope))
+        for column in ("tier", "resolver", "host")
+    }
+    groups["retries"] = {row["attempt"]: row["n"] for row in retries}
+    groups["reasons"] = {row["reason"]: row["n"] for row in reasons}
+    return Slis(scope=scope, **works, **requests, **groups)
 
 
-def _here(scope: WorkScope) -> str:
-    return _HERE.format(scope=scope.condition, nothing_sent=", ".join(f"'{reason}'" for reason in _NOTHING_SENT))
-
-
-def _shares(con: duckdb.DuckDBPyConnection, column: str, scope: WorkScope) -> tuple[Share, ...]:
-    return tuple(Share(**row) for row in _rows(con, _here(scope) + _SHARES.format(column=column), scope))
-
-
-def _rows(con: duckdb.DuckDBPyConnection, sql: str, scope: WorkScope) -> Iterator[dict[str, Any]]:
+def _rows(con: duckdb.DuckDBPyConnection, sql: str, scope: WorkScope) -> list[dict[str, Any]]:
     result = con.execute(sql, scope.parameters)
     names = [column[0] for column in result.description or ()]
-    yield from (dict(zip(names, row, strict=True)) for row in result.fetchall())
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def _ratio(part: float, whole: float) -> float | None:

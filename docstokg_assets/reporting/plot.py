@@ -10,12 +10,7 @@ from itertools import accumulate
 from docstokg_assets.reporting.metrics import Share, Slis
 from resources.records import ENDINGS, Ending, Reason
 
-_COLOURS = {
-    Ending.SUCCESS: "#16a34a",
-    Ending.RETRYABLE: "#d97706",
-    Ending.TERMINAL: "#94a3b8",
-    Ending.NEVER: "#64748b",
-}
+_COLOURS = {Ending.SUCCESS: "#16a34a", Ending.RETRYABLE: "#d97706", Ending.TERMINAL: "#94a3b8", Ending.NEVER: "#64748b"}
 _INK, _PALE, _SAVED = "#0f172a", "#e2e8f0", "#4f46e5"
 _WIDTH, _LABEL, _BAR, _ROW = 860, 230, 440, 24
 _MAX_ROWS = 10

@@ -21,105 +21,96 @@ NO_ACTION = "No action needed"
 _RETRIED = f"{NO_ACTION}: retried automatically."
 _WAITS = f"{NO_ACTION}: the work is retried after the pause."
 
-REASON_TEXT: Mapping[Reason, Explanation] = {
-    Reason.OK: Explanation("Full text downloaded.", f"{NO_ACTION}."),
-    Reason.NOT_MODIFIED: Explanation("The stored file is still current (HTTP 304).", f"{NO_ACTION}."),
-    Reason.HTML_ONLY: Explanation(
-        "Only an HTML full text was found; it is stored.", "Enable more resolvers, or try again later."
+_REASONS: Mapping[Reason, tuple[str, str]] = {  # meaning, remedy
+    Reason.OK: ("Full text downloaded.", f"{NO_ACTION}."),
+    Reason.NOT_MODIFIED: ("The stored file is still current (HTTP 304).", f"{NO_ACTION}."),
+    Reason.HTML_ONLY: ("Only an HTML full text was found; it is stored.", "Enable more resolvers, or try again later."),
+    Reason.RETRY_AFTER: ("The host asked for a long pause (Retry-After).", _WAITS),
+    Reason.BACKOFF: ("An attempt failed and is repeated after a growing delay.", _RETRIED),
+    Reason.BREAKER_OPEN: ("The host failed repeatedly; its circuit breaker is open.", _WAITS),
+    Reason.ROBOTS: (
+        "The host's robots.txt disallows the request.",
+        "Ask the host for permission, or find another copy.",
     ),
-    Reason.RETRY_AFTER: Explanation("The host asked for a long pause (Retry-After).", _WAITS),
-    Reason.BACKOFF: Explanation("An attempt failed and is repeated after a growing delay.", _RETRIED),
-    Reason.BREAKER_OPEN: Explanation("The host failed repeatedly; its circuit breaker is open.", _WAITS),
-    Reason.ROBOTS: Explanation(
-        "The host's robots.txt disallows the request.", "Ask the host for permission, or find another copy."
-    ),
-    Reason.ROBOTS_UNAVAILABLE: Explanation("robots.txt could not be fetched, so no request was sent.", _RETRIED),
-    Reason.POLICY_TYPE: Explanation("The file type is not allowed.", "Allow the type if you want such files."),
-    Reason.POLICY_SIZE: Explanation(
-        "The stated file size exceeds the size limit.", "Raise the size limit of `download`."
-    ),
-    Reason.POLICY_VERSION: Explanation(
-        "The version of the copy is not allowed.", "Add the version to `download.versions`."
-    ),
-    Reason.POLICY_LICENSE: Explanation(
-        "The licence of the copy is not allowed.", "Add the licence to `download.licenses`."
-    ),
-    Reason.BUDGET_SPENT: Explanation(
+    Reason.ROBOTS_UNAVAILABLE: ("robots.txt could not be fetched, so no request was sent.", _RETRIED),
+    Reason.POLICY_TYPE: ("The file type is not allowed.", "Allow the type if you want such files."),
+    Reason.POLICY_SIZE: ("The stated file size exceeds the size limit.", "Raise the size limit of `download`."),
+    Reason.POLICY_VERSION: ("The version of the copy is not allowed.", "Add the version to `download.versions`."),
+    Reason.POLICY_LICENSE: ("The licence of the copy is not allowed.", "Add the licence to `download.licenses`."),
+    Reason.BUDGET_SPENT: (
         "The daily budget of a paid resolver is spent.",
         f"{NO_ACTION}: retried after midnight UTC. Or raise its `budget_usd_per_day`.",
     ),
-    Reason.TIMEOUT: Explanation("The request exceeded its time limit.", f"{_RETRIED} Or raise the timeouts."),
-    Reason.CONN_ERROR: Explanation("The connection failed or was lost.", f"{_RETRIED} Check the network."),
-    Reason.TLS_ERROR: Explanation(
+    Reason.TIMEOUT: ("The request exceeded its time limit.", f"{_RETRIED} Or raise the timeouts."),
+    Reason.CONN_ERROR: ("The connection failed or was lost.", f"{_RETRIED} Check the network."),
+    Reason.TLS_ERROR: (
         "The host's TLS certificate could not be verified.",
         "Behind a proxy, set `http.ca_bundle`; otherwise the host must fix it.",
     ),
-    Reason.PROTOCOL_ERROR: Explanation("The response violated the HTTP protocol.", _RETRIED),
-    Reason.TOO_LARGE: Explanation(
-        "The body exceeded the size limit; the download was cancelled.", "Raise the size limit of `download`."
+    Reason.PROTOCOL_ERROR: ("The response violated the HTTP protocol.", _RETRIED),
+    Reason.TOO_LARGE: (
+        "The body exceeded the size limit; the download was cancelled.",
+        "Raise the size limit of `download`.",
     ),
-    Reason.UNEXPECTED_CT: Explanation(
-        "The response is neither PDF, XML nor a usable page.", "Report the link to its provider."
+    Reason.UNEXPECTED_CT: ("The response is neither PDF, XML nor a usable page.", "Report the link to its provider."),
+    Reason.SIZE_MISMATCH: ("The body is shorter than its Content-Length; nothing is stored.", _RETRIED),
+    Reason.CHECKSUM_MISMATCH: (
+        "The file does not match its stated checksum, even after retries; nothing is stored.",
+        "The host must fix it.",
     ),
-    Reason.SIZE_MISMATCH: Explanation("The body is shorter than its Content-Length; nothing is stored.", _RETRIED),
-    Reason.CHECKSUM_MISMATCH: Explanation(
-        "The file does not match its stated checksum, even after retries; nothing is stored.", "The host must fix it."
-    ),
-    Reason.TRUNCATED: Explanation("The compressed body ended early; nothing is stored.", _RETRIED),
-    Reason.REDIRECT_LOOP: Explanation("The redirects form a loop or exceed ten hops.", "Open the link in a browser."),
-    Reason.BLOCKED_ADDRESS: Explanation(
-        "The link leads to an address that is not public.", "Allow the host if it is intended."
-    ),
-    Reason.BLOCKED_SCHEME: Explanation(
+    Reason.TRUNCATED: ("The compressed body ended early; nothing is stored.", _RETRIED),
+    Reason.REDIRECT_LOOP: ("The redirects form a loop or exceed ten hops.", "Open the link in a browser."),
+    Reason.BLOCKED_ADDRESS: ("The link leads to an address that is not public.", "Allow the host if it is intended."),
+    Reason.BLOCKED_SCHEME: (
         "The link is not https, and the host is not on the http allow-list.",
         "Add the host to that list if you trust it.",
     ),
-    Reason.BLOCKED_COOKIE: Explanation("The site requires cookies to be accepted.", "Download the file by hand."),
-    Reason.BLOCKED_CAPTCHA: Explanation("The site requires a captcha.", "Ask the host for an API or bulk access."),
-    Reason.BLOCKED_LOGIN: Explanation("The file is behind a login or paywall.", "Download it through your library."),
-    Reason.BLOCKED_POW: Explanation(
-        "The site requires a browser challenge.", "Ask the host for an API or bulk access."
-    ),
-    Reason.BLOCKED_WAF: Explanation("The host's firewall rejected the request.", "Slow down, and contact the host."),
-    Reason.PDF_CORRUPT: Explanation(
+    Reason.BLOCKED_COOKIE: ("The site requires cookies to be accepted.", "Download the file by hand."),
+    Reason.BLOCKED_CAPTCHA: ("The site requires a captcha.", "Ask the host for an API or bulk access."),
+    Reason.BLOCKED_LOGIN: ("The file is behind a login or paywall.", "Download it through your library."),
+    Reason.BLOCKED_POW: ("The site requires a browser challenge.", "Ask the host for an API or bulk access."),
+    Reason.BLOCKED_WAF: ("The host's firewall rejected the request.", "Slow down, and contact the host."),
+    Reason.PDF_CORRUPT: (
         "The PDF is incomplete or damaged and was not stored; one that ends as an HTML page is in quarantine.",
         "The host must fix it. `content gc --quarantine` lists the files in quarantine.",
     ),
-    Reason.WRONG_PAPER: Explanation(
+    Reason.WRONG_PAPER: (
         "The file is another paper or a supplement and was not stored.",
         "Report the link to its provider; `download.on_suspect: keep` keeps such files.",
     ),
-    Reason.VALIDATOR_LIMIT: Explanation(
+    Reason.VALIDATOR_LIMIT: (
         "Checking the PDF exceeded the memory or time limit; it was not stored.",
         "Open it with care; `download.on_suspect: keep` keeps such files.",
     ),
-    Reason.HTTP_4XX: Explanation("Not found or access denied (HTTP 4xx).", "See the HTTP status on the row."),
-    Reason.HTTP_5XX: Explanation("The host returned a server error (HTTP 5xx), even after retries.", _RETRIED),
-    Reason.RATE_LIMITED: Explanation(
-        "The host returned HTTP 429 until the retries were used up.", f"{_RETRIED} Or lower the host's rate."
+    Reason.HTTP_4XX: ("Not found or access denied (HTTP 4xx).", "See the HTTP status on the row."),
+    Reason.HTTP_5XX: ("The host returned a server error (HTTP 5xx), even after retries.", _RETRIED),
+    Reason.RATE_LIMITED: (
+        "The host returned HTTP 429 until the retries were used up.",
+        f"{_RETRIED} Or lower the host's rate.",
     ),
-    Reason.BAD_ANSWER: Explanation("An API returned a response that does not match its documentation.", _RETRIED),
-    Reason.NO_PDF_LINK: Explanation(
-        "The landing page contains no full-text link.", "Add a landing-page rule for the site."
+    Reason.BAD_ANSWER: ("An API returned a response that does not match its documentation.", _RETRIED),
+    Reason.NO_PDF_LINK: ("The landing page contains no full-text link.", "Add a landing-page rule for the site."),
+    Reason.WRONG_CAPTURE: (
+        "The web archive returned a capture of another date than requested.",
+        "Look at the archive's calendar.",
     ),
-    Reason.WRONG_CAPTURE: Explanation(
-        "The web archive returned a capture of another date than requested.", "Look at the archive's calendar."
-    ),
-    Reason.NO_CANDIDATE: Explanation("No resolver found a copy of this work.", "Enable more resolvers."),
-    Reason.WORK_DELETED: Explanation(
+    Reason.NO_CANDIDATE: ("No resolver found a copy of this work.", "Enable more resolvers."),
+    Reason.WORK_DELETED: (
         "OpenAlex has deleted this work or merged it into another; it was not searched for.",
         f"{NO_ACTION}: the work that it was merged into is listed separately.",
     ),
-    Reason.DUPLICATE_URL_GLOBAL: Explanation(
-        "Another work already has this URL.", "Switch off `global_url_dedupe` to fetch it for both."
+    Reason.DUPLICATE_URL_GLOBAL: (
+        "Another work already has this URL.",
+        "Switch off `global_url_dedupe` to fetch it for both.",
     ),
-    Reason.DRY_RUN: Explanation("Dry run: the file would have been fetched.", "Run again without `--dry-run`."),
-    Reason.INTERNAL_ERROR: Explanation(
+    Reason.DRY_RUN: ("Dry run: the file would have been fetched.", "Run again without `--dry-run`."),
+    Reason.INTERNAL_ERROR: (
         "A bug in this program ended the work; the log has the stack trace.",
         "Report the bug; once it is fixed, launch the year with `force`.",
     ),
-    Reason.INTERRUPTED: Explanation("The run was stopped while this work was in progress.", _RETRIED),
+    Reason.INTERRUPTED: ("The run was stopped while this work was in progress.", _RETRIED),
 }
+REASON_TEXT = {reason: Explanation(*texts) for reason, texts in _REASONS.items()}
 
 STATUS_TEXT: Mapping[Status, str] = {
     Status.HTTP_HEAD: "response to a HEAD request",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.box import Box
-    from rich.table import Table
-    from rich.text import Text
+import orjson
+from rich import box as boxes
+from rich.box import Box
+from rich.table import Table
+from rich.text import Text
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -86,8 +87,6 @@ def csv_cell(value: Any) -> Any:
 
 def json_text(value: Any) -> str:
     """Indented JSON. Dataclasses and enums are written as they are, other unknown types as their text."""
-    import orjson
-
     return orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()
 
 
@@ -101,10 +100,6 @@ def rich_table(
     box: Box | None = None,
 ) -> Table:
     """A table for `rich.console.Console.print`. Numbers stand in the columns `right`; the columns `one_line` are never broken."""
-    from rich import box as boxes
-    from rich.table import Table
-    from rich.text import Text
-
     named = Text(title, style="bold cyan") if title else None
     table = Table(title=named, title_justify="left", box=box or boxes.HEAVY_HEAD)
     for column in columns:

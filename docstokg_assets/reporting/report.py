@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
 
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake, views_file
@@ -34,16 +38,11 @@ from docstokg_assets.reporting.rendering import (
     plural,
     printable,
     rich_table,
-    utc,
 )
 from resources.catalog import Catalog, ParkedGroup, QueueCounts
 from resources.catalog.rows import Entry
 from resources.lake.files import LakeFiles
 from resources.records import ENDINGS, Ending, Reason
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
 
 TITLE = "Content download report"
 TOP_HOSTS = 12
@@ -65,17 +64,6 @@ QUERIES: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Works that wait for a host, with the first and the last time at which one of them is due."""
-
-    host: str
-    works: int
-    earliest: datetime
-    latest: datetime
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     scope: WorkScope
     generated_at: datetime
@@ -83,7 +71,7 @@ class Report:
     verdicts: Sequence[Verdict]
     queue: QueueCounts
     with_full_text: int  # works of the scope, whichever run downloaded it
-    waiting: Sequence[Waiting]
+    waiting: Sequence[ParkedGroup]  # works that wait for a host
     data_root: Path
     files: Sequence[tuple[str, str]]
     summary: dict[str, object]
@@ -113,25 +101,13 @@ def build_report(
         to_retry = f"SELECT work_id FROM outcomes WHERE {scope.condition} AND retry_at > $now"
         retried = [work_id for (work_id,) in con.execute(to_retry, {**scope.parameters, "now": now}).fetchall()]
         summary = run_summary(con, scope)
-    groups = [*catalog.parked(scope.year, scope.run_id), *_to_retry(catalog.entries_of(retried))]
-    waiting = [
-        Waiting(group.group or "unknown", group.count, utc(group.earliest), utc(group.latest), group.reason or "")
-        for group in sorted(groups, key=lambda group: (-group.count, group.group or ""))
-    ]
+    waiting = [*catalog.parked(scope.year, scope.run_id), *_to_retry(catalog.entries_of(retried))]
+    waiting.sort(key=lambda group: (-group.count, group.group or ""))
     queue = catalog.queue_counts(scope.year, scope.run_id)
     ended = catalog.outcome_counts(scope.year, of_run=scope.run_id)
-    return Report(
-        scope,
-        now,
-        slis,
-        evaluate(slis),
-        queue,
-        sum(n.count for n in ended if n.reason in (Reason.OK, Reason.NOT_MODIFIED)),
-        waiting,
-        data_root,
-        _files(lake, data_root, artifact_root or data_root, scope, catalog),
-        summary,
-    )
+    with_full_text = sum(n.count for n in ended if n.reason in (Reason.OK, Reason.NOT_MODIFIED))
+    files = _files(lake, data_root, artifact_root or data_root, scope, catalog)
+    return Report(scope, now, slis, evaluate(slis), queue, with_full_text, waiting, data_root, files, summary)
 
 
 def _to_retry(entries: Iterable[Entry]) -> Iterator[ParkedGroup]:
@@ -181,7 +157,7 @@ def headline(report: Report) -> str:
 
 
 def _results(report: Report) -> str:
-    slis, queue, waiting = report.slis, report.queue, sum(wait.works for wait in report.waiting)
+    slis, queue, waiting = report.slis, report.queue, sum(wait.count for wait in report.waiting)
     if slis.yield_ is None and queue.done:
         return f"No new works finished: {queue.done:,} were already finished, {queue.total - queue.done:,} are left."
     if slis.yield_ is None and report.scope.run_id and not queue.total:
@@ -202,12 +178,10 @@ def tables(report: Report) -> Iterator[Table]:
     """The tables in reading order, without empty ones."""
     slis = report.slis
     every = (
-        Table("At a glance", ("Indicator", "Value"), list(_glance(slis)), frozenset({"Value"})),
+        Table("At a glance", ("Indicator", "Value"), _glance(slis), frozenset({"Value"})),
         Table("Objectives", ("", "Objective", "Goal", "Value", "Why"), list(_objectives(report.verdicts))),
         Table("How works ended", ("Reason", "Works", "Share", "", "Ends", "Meaning"), _endings(slis), _COUNTS),
-        Table(
-            "Waiting", ("Host", "Works", "From (UTC)", "Until (UTC)", "Reason"), list(_waiting(report.waiting)), _COUNTS
-        ),
+        Table("Waiting", ("Host", "Works", "From (UTC)", "Until (UTC)", "Reason"), _waiting(report.waiting), _COUNTS),
         _share_table("By tier", "Tier", slis.by_tier),
         _share_table("By resolver", "Resolver", slis.by_resolver),
         _share_table("By host", "Host", slis.by_host[:TOP_HOSTS]),
@@ -222,31 +196,29 @@ _MULTILINE = frozenset({"Why", "Meaning", "Where", "Host"})  # columns that may 
 _COUNTS = frozenset({"Works", "Share", "Tried", "Saved", "Size", "Requests", "Attempt"})
 
 
-def _glance(slis: Slis) -> Iterator[tuple[str, str]]:
-    units = {
-        "Yield (PDF or XML)": (slis.yield_, "share"),
-        "Yield with HTML": (slis.yield_with_html, "share"),
-        "Yield of works with a known copy": (slis.yield_reachable, "share"),
-        "Time to full text per work, median": (slis.ttfp_p50_s, "s"),
-        "Time to full text per work, p95": (slis.ttfp_p95_s, "s"),
-        "Requests sent": (slis.requests, "count"),
-        "Responses with status 429": (slis.ratio_429, "share"),
-        "Cache hits": (slis.cache_hit_ratio, "share"),
-        "Delay by rate limits, p95": (slis.rate_delay_p95_s, "s"),
-        "Circuit breakers opened": (slis.breaker_opens, "count"),
-    }
-    for name, (value, unit) in units.items():
-        yield name, _or_dash(value, unit)
-    yield "Requests per saved work", "–" if slis.requests_per_success is None else f"{slis.requests_per_success:.1f}"
-    yield "Works per second", "–" if slis.works_per_s is None else f"{slis.works_per_s:.3g}"
+def _glance(slis: Slis) -> list[tuple[str, str]]:
+    per_saved, per_second = slis.requests_per_success, slis.works_per_s
+    return [
+        ("Yield (PDF or XML)", format_value(slis.yield_, "share")),
+        ("Yield with HTML", format_value(slis.yield_with_html, "share")),
+        ("Yield of works with a known copy", format_value(slis.yield_reachable, "share")),
+        ("Time to full text per work, median", format_value(slis.ttfp_p50_s, "s")),
+        ("Time to full text per work, p95", format_value(slis.ttfp_p95_s, "s")),
+        ("Requests sent", format_value(slis.requests, "count")),
+        ("Responses with status 429", format_value(slis.ratio_429, "share")),
+        ("Cache hits", format_value(slis.cache_hit_ratio, "share")),
+        ("Delay by rate limits, p95", format_value(slis.rate_delay_p95_s, "s")),
+        ("Circuit breakers opened", format_value(slis.breaker_opens, "count")),
+        ("Requests per saved work", "–" if per_saved is None else f"{per_saved:.1f}"),
+        ("Works per second", "–" if per_second is None else f"{per_second:.3g}"),
+    ]
 
 
 def _objectives(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
     marks = {True: "✓", False: "✗", None: "–"}
     for slo, verdict in zip(SLOS, verdicts, strict=True):
-        goal = f"{slo.comparison} {format_value(slo.target, slo.unit)}"
         why = verdict.sentence.partition(": ")[2] if verdict.ok is None else slo.why
-        yield marks[verdict.ok], slo.title, goal, _or_dash(verdict.value, slo.unit), why
+        yield marks[verdict.ok], slo.title, slo.goal, format_value(verdict.value, slo.unit), why
 
 
 def _endings(slis: Slis) -> list[tuple[str, ...]]:
@@ -258,23 +230,18 @@ def _endings(slis: Slis) -> list[tuple[str, ...]]:
     return rows
 
 
-def _waiting(waiting: Sequence[Waiting]) -> Iterator[tuple[str, ...]]:
-    for wait in waiting:
-        yield wait.host, f"{wait.works:,}", format_time(wait.earliest), format_time(wait.latest), wait.reason
+def _waiting(waiting: Sequence[ParkedGroup]) -> list[tuple[str, ...]]:
+    return [
+        (wait.group or "unknown", f"{wait.count:,}", *map(format_time, (wait.earliest, wait.latest)), wait.reason or "")
+        for wait in waiting
+    ]
 
 
 def _share_table(title: str, column: str, shares: Sequence[Share]) -> Table:
-    rows = [
-        (
-            each.name,
-            f"{each.tried:,}",
-            f"{each.saved:,}",
-            _or_dash(each.rate, "share"),
-            bar(each.rate),
-            format_bytes(each.bytes),
-        )
-        for each in shares
-    ]
+    rows = []
+    for one in shares:
+        share = (format_value(one.rate, "share"), bar(one.rate))
+        rows.append((one.name, f"{one.tried:,}", f"{one.saved:,}", *share, format_bytes(one.bytes)))
     return Table(title, (column, "Tried", "Saved", "Share", "", "Size"), rows, _COUNTS)
 
 
@@ -284,10 +251,6 @@ def _retries(slis: Slis) -> list[tuple[str, ...]]:
         (f"{n}", f"{count:,}", format_value(count / total, "share"), bar(count / total))
         for n, count in slis.retries.items()
     ]
-
-
-def _or_dash(value: float | None, unit: str) -> str:
-    return "–" if value is None else format_value(value, unit)
 
 
 # -- formats -----------------------------------------------------------------------------------------------------------
@@ -335,7 +298,14 @@ def to_json(report: Report) -> str:
         "by_host": slis.by_host,
         "queue": report.queue._asdict(),
         "waiting": [
-            {**asdict(wait), "earliest": iso(wait.earliest), "latest": iso(wait.latest)} for wait in report.waiting
+            {
+                "host": host,
+                "works": wait.count,
+                "earliest": iso(wait.earliest),
+                "latest": iso(wait.latest),
+                "reason": why,
+            }
+            for wait, (host, *_, why) in zip(report.waiting, _waiting(report.waiting), strict=True)
         ],
         "summary": report.summary,
         "files": [{"what": label, "where": where} for label, where in report.files],
@@ -351,25 +321,13 @@ def example_queries(data_root: Path | str, command: str) -> str:
 
 def to_terminal(report: Report, only: Collection[str] = ()) -> RenderableType:
     """A renderable for `rich.console.Console.print`. `only` names the tables of a short report."""
-    from rich import box
-    from rich.console import Group
-    from rich.panel import Panel
-    from rich.text import Text
-
-    head = Text.assemble(
-        (headline(report), "bold"),
-        f"\n{bar(report.slis.yield_, 60)}\n",
-        (f"{format_time(report.generated_at)} UTC", "dim"),
-    )
+    time = (f"{format_time(report.generated_at)} UTC", "dim")
+    head = Text.assemble((headline(report), "bold"), f"\n{bar(report.slis.yield_, 60)}\n", time)
     parts: list[RenderableType] = [Panel(head, title=f"{TITLE} · {report.scope}", border_style="cyan")]
     for table in (table for table in tables(report) if (table.title in only if only else table.title not in _LONG)):
         rows = [tuple(map(_coloured, row)) for row in table.rows]
-        one_line = set(table.columns) - _MULTILINE
-        parts.append(
-            rich_table(
-                table.columns, rows, title=table.title, right=table.right, one_line=one_line, box=box.SIMPLE_HEAD
-            )
-        )
+        kept, look = set(table.columns) - _MULTILINE, box.SIMPLE_HEAD
+        parts.append(rich_table(table.columns, rows, title=table.title, right=table.right, one_line=kept, box=look))
     return Group(*parts)
 
 
@@ -384,6 +342,4 @@ _STYLES = {
 
 
 def _coloured(cell: str) -> Text:
-    from rich.text import Text
-
     return Text(printable(cell), style="cyan" if cell.startswith(("█", "░")) else _STYLES.get(cell, ""))

@@ -12,8 +12,8 @@ from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.configs import ConfigFor
-from resources.layers import policies_in
-from resources.settings import Override, SettingsError
+from resources.layers import Override, policies_in
+from resources.settings import SettingsError
 
 PROJECT = Path(__file__).parents[2]
 

@@ -94,7 +94,7 @@ def test_the_markdown_report_has_everything_a_person_asks_for(report: Report, hi
 
 def test_works_that_wait_for_a_retry_stand_beside_the_parked_ones(report: Report) -> None:
     assert {wait.reason for wait in report.waiting} == {"timeout", "retry-after"}
-    assert sum(wait.works for wait in report.waiting) == report.slis.to_retry + 1
+    assert sum(wait.count for wait in report.waiting) == report.slis.to_retry + 1
 
 
 def test_a_catalog_on_a_server_is_named_as_well(history_root: Path, catalog: Catalog) -> None:
@@ -115,7 +115,7 @@ def test_a_work_waits_for_the_host_that_may_answer_otherwise_not_for_the_one_tha
     record(catalog, attempts=[], works=[again])
     export_manifest(catalog, LakeWriter(folder))
     (wait,) = build_report(folder, data_root, WorkScope(), catalog, NOW).waiting
-    assert (wait.host, wait.works, wait.reason) == ("busy.example", 1, "breaker-open")
+    assert (wait.group, wait.count, wait.reason) == ("busy.example", 1, "breaker-open")
 
 
 def test_a_run_that_goes_on_says_how_all_its_works_stand(data_root: Path, folder: LakeFolder, catalog: Catalog) -> None:

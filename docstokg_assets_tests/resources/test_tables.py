@@ -20,7 +20,7 @@ declaration, root = types.ModuleType("resources.tables"), Path(sys.argv[1])
 sys.modules["resources.tables"] = declaration
 exec(compile((root / "tables.py").read_text(), "tables.py", "exec"), declaration.__dict__)
 
-from docstokg_assets.defs.metadata import columns
+from docstokg_assets.defs.metadata import column_metadata
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, export_manifest
 from docstokg_assets.reporting.manifest import outcome_row, write_last_csv
@@ -39,7 +39,7 @@ with Catalog.open(root / "catalog.sqlite3") as catalog:
     lines = [outcome_row(entry).get("pages") for entry in catalog.entries()]
 with open_lake(lake) as con:
     views = [con.execute(f"SELECT pages FROM {v} ORDER BY work_id").fetchall() for v in ("outcomes", "artifacts")]
-shown = columns("manifest_parquet")["dagster/column_schema"].columns
+shown = column_metadata("manifest_parquet")["dagster/column_schema"].columns
 print(json.dumps({
     "sql": str(catalog_entries.c.pages.type),
     "arrow": str(SCHEMAS["outcomes"].field("pages").type),

@@ -11,23 +11,19 @@ import dagster as dg
 from pydantic import Field
 
 from docstokg_assets.defs.assets.resolver_plans import resolver_plans
-from docstokg_assets.defs.metadata import format_time, outcome_table, ui_path, ui_table
+from docstokg_assets.defs.metadata import outcome_table, ui_path, ui_table
 from docstokg_assets.defs.partitions import years
 from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of, years_of
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.engine.dispatcher import PassResult
 from docstokg_assets.engine.progress import Progress, waiting_text
+from docstokg_assets.reporting.rendering import format_time
 from docstokg_assets.runs.resume import Selection, force
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services
 from resources.catalog.catalog import Catalog
 from resources.catalog.queue import Years
-from resources.dagster_resources import (
-    ArtifactStoreResource,
-    CatalogResource,
-    HttpClientResource,
-    RateLimiterResource,
-)
+from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 from resources.records import Classification
 
 _LINE_EVERY_S = 10.0
@@ -81,11 +77,7 @@ def downloaded_artifacts(
 
 
 def one_pass(
-    context: Step,
-    config: PassConfig,
-    opened: Services,
-    year: int | None,
-    years: Years | None,
+    context: Step, config: PassConfig, opened: Services, year: int | None, years: Years | None
 ) -> tuple[PassResult, Path]:
     """Drain the due works of some years, or of all, and report progress to the log and, as `year`, to the catalog. Returns the
     result and the run's folder."""
@@ -161,7 +153,11 @@ def _with_full_text(result: PassResult) -> int:
 def _year_metadata(catalog: Catalog, year: Years) -> Mapping[str, Any]:
     """The state of the year after all passes so far."""
     counts, due = catalog.queue_counts(year), catalog.next_due(year)
-    waiting = {"host": "string", "works": "int", "from": "string", "until": "string", "why": "string"}
+    columns = {"host": "string", "works": "int", "from": "string", "until": "string", "why": "string"}
+    waiting = [
+        (p.group, p.count, *(f"{format_time(at, seconds=True)} UTC" for at in (p.earliest, p.latest)), p.reason)
+        for p in catalog.parked(year)
+    ]
     known: dict[str, Any] = {
         "dagster/row_count": _saved(catalog, year),
         "works": counts.total,
@@ -170,13 +166,7 @@ def _year_metadata(catalog: Catalog, year: Years) -> Mapping[str, Any]:
         "still to do": counts.queued_due,
         "coverage": round(counts.done / counts.total, 4) if counts.total else 0.0,
         "how works ended": outcome_table(catalog.outcome_counts(year)),
-        "waiting for": ui_table(
-            waiting,
-            [
-                (p.group, p.count, format_time(p.earliest), format_time(p.latest), p.reason)
-                for p in catalog.parked(year)
-            ],
-        ),
+        "waiting for": ui_table(columns, waiting),
     }
     return known if due is None else {**known, "next works come due": dg.MetadataValue.timestamp(due)}
 

@@ -5,9 +5,8 @@ import dagster as dg
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
 from docstokg_assets.defs.partitions import years
-from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of
+from docstokg_assets.defs.steps import catalog_step
 from docstokg_assets.lake.views import export_new_rows, views_file
-from resources.catalog.catalog import Catalog
 from resources.dagster_resources import CatalogResource
 
 
@@ -26,12 +25,8 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
     Only what is new since the last export is written, for all years at once; parts are never changed. `telemetry.duckdb` in
     the data root has views over them for any DuckDB client, unless the lake is in a bucket.
     """
-    with handle_step_errors(context):
-        config = configuration(catalog)
-        lake = config.lake_files()
-        with Catalog.open(config.catalog_location) as opened:
-            opened.report_progress(context.run.run_id, {"year": year_of(context), "phase": "exporting"})
-            exported = export_new_rows(opened, lake)
+    with catalog_step(context, catalog, "exporting") as (_, lake, opened):
+        exported = export_new_rows(opened, lake)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": exported.attempts + exported.outcomes,

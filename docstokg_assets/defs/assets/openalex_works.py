@@ -11,20 +11,8 @@ from docstokg_assets.defs.steps import handle_step_errors, services, year_of
 from docstokg_assets.domain.works import Work
 from docstokg_assets.runs.planning import store_works
 from docstokg_assets.runs.run import DownloadRun
-from docstokg_assets.sources.listing import (
-    ChangedSince,
-    Collected,
-    Source,
-    YearPosition,
-    in_batches,
-    record_set_aside,
-)
-from resources.dagster_resources import (
-    ArtifactStoreResource,
-    CatalogResource,
-    HttpClientResource,
-    RateLimiterResource,
-)
+from docstokg_assets.sources.listing import ChangedSince, Collected, Source, YearPosition, in_batches, record_set_aside
+from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 
 _SAMPLE = 10
 _DAY = r"\d{4}-\d{2}-\d{2}"

@@ -8,7 +8,7 @@ import dagster as dg
 from docstokg_assets.defs.assets.openalex_works import openalex_works
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
 from docstokg_assets.defs.partitions import years
-from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of, years_of
+from docstokg_assets.defs.steps import catalog_step, year_of, years_of
 from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter
@@ -16,7 +16,6 @@ from docstokg_assets.runs.planning import plan_works
 from docstokg_assets.runs.services import resolvers_of
 from docstokg_assets.sources.deletions import DeletionCounts, deleted_of_years, without_deleted
 from docstokg_assets.sources.listing import open_snapshot
-from resources.catalog.catalog import Catalog
 from resources.dagster_resources import CatalogResource
 
 _FIRST_HOSTS = """
@@ -43,18 +42,12 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
     from where the snapshot is, are not looked for; their files stay.
     """
     year = year_of(context)
-    with handle_step_errors(context):
-        config = configuration(catalog)
-        lake = config.lake_files()
-        with Catalog.open(config.catalog_location) as opened:
-            opened.report_progress(context.run.run_id, {"year": year, "phase": "planning"})
-            snapshot = open_snapshot(config.openalex) if config.openalex.source == "snapshot" else None
-            deleted, ended = deleted_of_years(snapshot, lake, opened, years_of(year)), DeletionCounts()
-            listed = chain.from_iterable(works_of_year(lake, each) for each in years_of(year))
-            works = without_deleted(listed, deleted, opened, ended)
-            planned = plan_works(
-                works, resolvers_of(config), config.rate_limit, opened, LakeWriter(lake), datetime.now(UTC)
-            )
+    with catalog_step(context, catalog, "planning") as (config, lake, opened):
+        snapshot = open_snapshot(config.openalex) if config.openalex.source == "snapshot" else None
+        deleted, ended = deleted_of_years(snapshot, lake, opened, years_of(year)), DeletionCounts()
+        listed = chain.from_iterable(works_of_year(lake, each) for each in years_of(year))
+        works, writer, now = without_deleted(listed, deleted, opened, ended), LakeWriter(lake), datetime.now(UTC)
+        planned = plan_works(works, resolvers_of(config), config.rate_limit, opened, writer, now)
         if not planned.works and not ended.works:
             context.log.warning(
                 f"No works of {year} are in the lake. Materialise openalex_works first, or widen the filter."

@@ -7,13 +7,12 @@ import dagster as dg
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_text_table
 from docstokg_assets.defs.partitions import years
-from docstokg_assets.defs.steps import configuration, handle_step_errors, year_of
+from docstokg_assets.defs.steps import catalog_step, year_of
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.reporting.metrics import metric_rows
 from docstokg_assets.reporting.plot import as_markdown
 from docstokg_assets.reporting.report import build_report, headline, tables, to_markdown
-from resources.catalog.catalog import Catalog
 from resources.dagster_resources import CatalogResource
 from resources.whole_file import whole_file
 
@@ -36,12 +35,9 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
     to read. The objectives are checks of this asset.
     """
     year, now = year_of(context), datetime.now(UTC)
-    with handle_step_errors(context):
-        config = configuration(catalog)
-        root, lake = config.data_root, config.lake_files()
-        with Catalog.open(config.catalog_location) as opened:
-            opened.report_progress(context.run.run_id, {"year": year, "phase": "measuring"})
-            report = build_report(lake, root, WorkScope(year), opened, now, config.artifact_root)
+    with catalog_step(context, catalog, "measuring") as (config, lake, opened):
+        root = config.data_root
+        report = build_report(lake, root, WorkScope(year), opened, now, config.artifact_root)
         LakeWriter(lake).append("metrics", metric_rows(report.slis, now))
     text, path = to_markdown(report), root / "reports" / f"{year}.md"
     with whole_file(path) as temp:

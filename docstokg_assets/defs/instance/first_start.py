@@ -1,7 +1,7 @@
-"""Make a Dagster instance ready: `python -m docstokg_assets.defs.instance.first_start`, once, before anything else starts.
+"""Prepare a Dagster instance: `python -m docstokg_assets.defs.instance.first_start`, once, before anything else starts.
 
-Dagster makes its tables, and the rows of a pool, when they are first needed, and does not expect two processes to need them
-at the same moment: a new SQLite file is damaged, a run on PostgreSQL fails. Limits that somebody has set are left as they are.
+Dagster creates its tables, and the rows of a pool, on first use, and does not expect two processes to do so at the same moment:
+a new SQLite file is damaged, a run on PostgreSQL fails. Limits that were set before are left unchanged.
 """
 
 import fcntl
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import dagster as dg
 
-_OPENALEX_AT_ONCE = 1  # its budget of a day is one
+_OPENALEX_AT_ONCE = 1  # all runs share one daily budget
 
 
 def make_ready(home: Path) -> None:
-    """Safe for several processes of a machine: one does it, the others wait."""
+    """Create tables and pools under a lock, so that several processes of a machine may call this at once."""
     with (home / ".ready.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with dg.DagsterInstance.get() as instance:

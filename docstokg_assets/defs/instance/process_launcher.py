@@ -1,8 +1,8 @@
 """Runs as processes of one machine. Named in dagster.yaml.
 
-Starting runs is the default launcher's: the code server starts a process for each, and tells when one dies. Here is what nobody
-does once the code server is gone too (killed, or the machine was started anew): noticing that a run has no process any more, and
-ending one that still has.
+The default launcher starts runs: the code server starts a process for each, and reports when one dies. This launcher adds what is
+missing once the code server is gone too (killed, or the machine was restarted): it detects that a run has no process any more,
+and can terminate one that still has.
 """
 
 import os
@@ -23,25 +23,25 @@ from resources.processes import epoch_of, pid_unused, process_start_time, proces
 _SLACK_S = 5.0  # between the clock of the run's events and that of the kernel
 
 
-class _Told(NamedTuple):
-    """The process of a run, and when the run has told it."""
+class _RunProcess(NamedTuple):
+    """The process of a run, as the run's own event reported it."""
 
-    number: int
-    at: float
+    pid: int
+    reported_at: float
 
 
 class WatchedRunLauncher(DefaultRunLauncher):
-    """The default launcher cannot tell whether a run is alive. Here its process is looked for, also of a run from a shell.
+    """Default launcher with a health check: looks for the process of a run, also of a run from a shell.
 
-    A run is told as dead only when its process has been gone for `gone_after_seconds`: Dagster tries once to start it again, and
-    fails if the code server is not back by then.
+    A run is reported as dead only when its process has been gone for `gone_after_seconds`: Dagster tries once to start it again,
+    and fails if the code server is not back by then.
     """
 
     def __init__(self, gone_after_seconds: float, inst_data: ConfigurableClassData | None = None) -> None:
         super().__init__(inst_data)
         self._gone_after_s = gone_after_seconds
         self._gone_since: dict[str, float] = {}
-        self._births: dict[str, tuple[int, float | None]] = {}  # of the processes of runs, with their numbers
+        self._births: dict[str, tuple[int, float | None]] = {}  # run id → pid and start time of its process
 
     @classmethod
     def config_type(cls) -> UserConfigSchema:
@@ -65,25 +65,25 @@ class WatchedRunLauncher(DefaultRunLauncher):
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 
     def _why_gone(self, run: dg.DagsterRun) -> str | None:
-        told = self._process_of(run.run_id)
-        if told is not None and self._lives(run.run_id, told):
+        process = self._process_of(run.run_id)
+        if process is not None and self._lives(run.run_id, process):
             return None
         record = self._instance.get_run_record_by_id(run.run_id)
         if record and record.start_time and record.start_time + _SLACK_S < processes_since():
             return "The machine (or container) of the run was started anew."
-        return f"Process {told.number} of the run is gone, and nobody has told why." if told else None
+        return f"Process {process.pid} of the run is gone, and nothing says why." if process else None
 
-    def _lives(self, run_id: str, told: _Told) -> bool:
-        """Whether the process that has the number now is the run's. It is not when it began after the run has told of it; one
-        that was seen to be the run's once is known by its birth, also when the clock is set or the machine paused."""
-        if pid_unused(told.number):
+    def _lives(self, run_id: str, process: _RunProcess) -> bool:
+        """Whether the process with this pid is the run's. It is not when it started after the run reported its pid. Once seen, it
+        is recognised by its start time, also when the clock is set or the machine was paused."""
+        if pid_unused(process.pid):
             return False
-        birth = process_start_time(told.number)
-        if self._births.get(run_id) == (told.number, birth):
+        birth = process_start_time(process.pid)
+        if self._births.get(run_id) == (process.pid, birth):
             return True
-        if birth is not None and epoch_of(birth) > told.at + _SLACK_S:
+        if birth is not None and epoch_of(birth) > process.reported_at + _SLACK_S:
             return False
-        self._births[run_id] = (told.number, birth)
+        self._births[run_id] = (process.pid, birth)
         return True
 
     def terminate(self, run_id: str) -> bool:
@@ -91,25 +91,25 @@ class WatchedRunLauncher(DefaultRunLauncher):
         try:
             return ask_code_server(run_id)
         except DagsterUserCodeUnreachableError:
-            told = self._process_of(run_id)
-            if told is None or not self._lives(run_id, told) or not _is_of_a_code_server(told.number):
+            process = self._process_of(run_id)
+            if process is None or not self._lives(run_id, process) or not _is_of_a_code_server(process.pid):
                 raise
-            os.kill(told.number, signal.SIGINT)  # as the code server does it
+            os.kill(process.pid, signal.SIGINT)  # as the code server does it
             return True
 
-    def _process_of(self, run_id: str) -> _Told | None:
-        """What the run itself has told last."""
+    def _process_of(self, run_id: str) -> _RunProcess | None:
+        """The process that the run reported last."""
         events = self._instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
         for event in reversed(list(events)):
             pid = event.get_dagster_event().engine_event_data.metadata.get("pid")
             if pid is not None:
-                return _Told(int(str(pid.value)), event.timestamp)
+                return _RunProcess(int(str(pid.value)), event.timestamp)
         return None
 
 
-def _is_of_a_code_server(number: int) -> bool:
-    """Nobody else's process is to be ended because it was given the same number later."""
+def _is_of_a_code_server(pid: int) -> bool:
+    """Whether the process is one that a code server started; another program may have been given the same pid since."""
     try:
-        return b"multiprocessing" in Path(f"/proc/{number}/cmdline").read_bytes()
+        return b"multiprocessing" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

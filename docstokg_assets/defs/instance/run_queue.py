@@ -1,4 +1,4 @@
-"""The order of waiting runs: the newest year first, however a backfill was started. Named in dagster.yaml."""
+"""The order of queued runs: the newest year first, however a backfill was started. Named in dagster.yaml."""
 
 import dagster as dg
 
@@ -6,7 +6,7 @@ PARTITION_TAG, PRIORITY_TAG = "dagster/partition", "dagster/priority"
 
 
 class NewestYearFirst(dg.QueuedRunCoordinator):
-    """Gives a run of a year that year as its priority, unless somebody gave it another."""
+    """Gives a run of a year that year as its priority, unless it has one already."""
 
     def submit_run(self, context: dg.SubmitRunContext) -> dg.DagsterRun:
         run = context.dagster_run
