@@ -353,6 +353,7 @@ class ResolverPipeline:
             state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
             if state.add_links(candidate, response.url, found):
                 state.visited.add(candidate.key)
+                response.keep()  # a wall, an error or a dead end may be gone the next time
             else:
                 state.fail(candidate, Reason.NO_PDF_LINK, response)
 

@@ -102,6 +102,7 @@ class SearchState:
     waits: int = 0  # how often the work was parked for a broken host that would soon be tried again
     kept: KeptCopy | None = None  # if set, the search only revalidates this copy
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
+    fresh: bool = False  # a forced search: every host is asked anew, whatever the HTTP cache knows
 
     @classmethod
     def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> SearchState:
@@ -259,6 +260,7 @@ class SearchState:
             "active_ms": self.active_ms,
             "kept": asdict(self.kept) if self.kept is not None else None,
             "replaces": self.replaces,
+            "fresh": self.fresh,
         }
 
     def _restore(self, progress: Mapping[str, Any]) -> None:
@@ -274,6 +276,7 @@ class SearchState:
         for counter in ("requests", "waits", "active_ms"):
             setattr(self, counter, int(progress.get(counter, 0)))
         self.replaces = progress.get("replaces")
+        self.fresh = bool(progress.get("fresh"))
         if kept := progress.get("kept"):
             self.kept = KeptCopy(**kept | {"tier": Tier(kept["tier"]), "kind": Kind(kept["kind"])})
         if progress.get("html"):

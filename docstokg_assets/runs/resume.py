@@ -71,7 +71,8 @@ class Selection:
 
 def force(catalog: Catalog, scope: WorkScope, selection: Selection) -> int:
     """Reopen the selected works, to be searched for again from the start; returns how many."""
-    return catalog.reopen(end.work_id for end in _entries(catalog, scope) if selection.holds(end))
+    again = {"fresh": True}  # the HTTP cache is gone past: what it knows led to the outcome that is doubted
+    return catalog.reopen_with((end.work_id, again) for end in _entries(catalog, scope) if selection.holds(end))
 
 
 @dataclass(slots=True)
@@ -159,7 +160,7 @@ def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
             if copy is None:
                 unknown += 1
             else:
-                yield end.work_id, {"kept": asdict(copy)}
+                yield end.work_id, {"kept": asdict(copy), "fresh": True}
 
     reopened = catalog.reopen_with(copies(), only_done=True)  # not those that are being fetched again
     return reopened, unknown
