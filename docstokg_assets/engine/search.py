@@ -27,6 +27,7 @@ from docstokg_assets.engine.download import (
     failed,
     finalize_candidate_download,
     prepare_candidate_download,
+    still_current,
     stream_candidate_payload,
 )
 from docstokg_assets.engine.search_state import Failure, KeptCopy, SearchState, conclude, error_details
@@ -106,16 +107,14 @@ class ResolverPipeline:
             raise
         except HttpError as error:
             return _left_as_is(failed(candidate, error.reason))
-        stream = response.payload
-        if isinstance(stream, DownloadStreamResult):
-            same, other_kind = stream.sha256 == kept.sha256, (stream.kind is Kind.XML) != (kept.kind is Kind.XML)
-            if same or other_kind or stream.part is None:
-                stream.discard()
-                return _left_as_is(failed(candidate, Reason.NOT_MODIFIED if same else Reason.UNEXPECTED_CT))
+        stream = response.payload if isinstance(response.payload, DownloadStreamResult) else None
+        if response.status == 304 or (stream is not None and stream.sha256 == kept.sha256):
+            return still_current(candidate, response, kept.sha256, kept.etag, kept.last_modified)
+        if stream is not None and (stream.part is None or (stream.kind is Kind.XML) != (kept.kind is Kind.XML)):
+            stream.discard()
+            return _left_as_is(failed(candidate, Reason.UNEXPECTED_CT))
         validator = self._settings.validator
-        outcome = finalize_candidate_download(
-            work, candidate, response, self._store, conditional=True, validator=validator
-        )
+        outcome = finalize_candidate_download(work, candidate, response, self._store, validator=validator)
         return self._succeeded(outcome, state) if outcome.ok else _left_as_is(outcome)
 
     def _adopt(self, work: Work, state: SearchState, log: AttemptLog) -> DownloadOutcome | None:

@@ -20,6 +20,7 @@ from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.search_state import KeptCopy
 from resources.artifacts.store import ArtifactStore, Unreadable
 from resources.catalog import Catalog, Entry
+from resources.http.canonical import canonical_url
 from resources.http.redact import carries_credentials
 from resources.records import ENDINGS, Classification, Ending, Kind, Reason
 
@@ -167,8 +168,11 @@ def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
 
 
 def _kept_copy(catalog: Catalog, end: Entry) -> KeptCopy | None:
-    stored = [artifact for artifact in catalog.artifacts_of(end.work_id) if artifact.sha256 == end.sha256]
-    if not stored or end.url is None or carries_credentials(end.url) or not (end.resolver and end.tier and end.kind):
+    if end.url is None or carries_credentials(end.url) or not (end.resolver and end.tier and end.kind):
+        return None
+    url = canonical_url(end.url)  # the validators of another address of the same bytes mean nothing at this one
+    stored = [a for a in catalog.artifacts_of(end.work_id) if (a.sha256, a.url) == (end.sha256, url)]
+    if not stored:
         return None
     last = stored[-1]
     if last.etag is None and last.last_modified is None:

@@ -349,6 +349,19 @@ def artifact_rows(finished: Finished, stored_at: float) -> list[dict[str, Any]]:
     return [_artifact_row(finished, file, stored_at) for file in files if file.path and file.sha256 and file.url]
 
 
+def validator_rows(finished: Finished) -> list[dict[str, Any]]:
+    """The validators that a host now sends with bytes that are stored already."""
+    outcome = finished.outcome
+    if not (outcome.ok and outcome.url and outcome.sha256 and (outcome.etag or outcome.last_modified)):
+        return []
+    of = {"of_work": finished.work_id, "of_url": _artifact_url(outcome.url), "of_bytes": outcome.sha256}
+    return [{**of, "now_etag": outcome.etag, "now_modified": outcome.last_modified}]
+
+
+def _artifact_url(url: str) -> str:
+    return canonical_url(redact_url(url))
+
+
 def _artifact_row(finished: Finished, file: DownloadOutcome, stored_at: float) -> dict[str, Any]:
     values = {**file.meta, **values_of(file), "bytes": file.content_length, "stored_at": stored_at}
     row = _ARTIFACT.encode({**values, "work_id": finished.work_id, "run_id": finished.run_id})
