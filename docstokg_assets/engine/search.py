@@ -39,7 +39,7 @@ from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore
 from resources.http.attempts import AttemptLog
 from resources.http.canonical import host_of
-from resources.http.errors import HttpError, Interrupted
+from resources.http.errors import BreakerOpen, HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
 from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
@@ -225,7 +225,8 @@ class ResolverPipeline:
         except Interrupted:
             raise
         except HttpError as error:
-            state.fail(candidate, error.reason, **error_details(error))
+            tried = isinstance(error, BreakerOpen) and error.tried
+            state.fail(candidate, error.reason, tried=tried, **error_details(error))
             return None
         sure = outcome is not None and outcome.ok and "flags" not in outcome.meta
         if work.doi and sure and candidate.target is Target.PDF and candidate.tier is not Tier.WAYBACK:

@@ -218,8 +218,8 @@ def _after_finish(item: Finished, now: float) -> dict[str, Any]:
         "to_state": "retry" if waits else "queued" if again else "done",
         "until": item.retry_at if waits else 0.0,
         "to_progress": None if item.progress is None else to_json(item.progress),
-        "to_group": None,
-        "more_tries": int(again),
+        "to_group": item.next_group,
+        "more_tries": int(again and item.counts),
         "why": str(item.outcome.reason) if waits else None,
     }
 

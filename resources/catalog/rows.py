@@ -107,6 +107,8 @@ class Finished:
     requests: int = 0
     retry_at: float | None = None
     progress: Mapping[str, Any] | None = None  # what the next try need not find out again
+    counts: bool = True  # whether it was one of the work's tries; not if its host was only left alone
+    next_group: str | None = None  # the host group that the next try begins with, where it is another
     plan_hash: str | None = None  # the plan that was executed, which the queue then has
     claimed_plan_hash: str | None = None  # the plan that the queue had when the work was claimed, where it was another
 
