@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 
 import dagster as dg
 
@@ -15,6 +15,7 @@ from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.defs.jobs import collect_year, continue_year, drain
 from docstokg_assets.defs.partitions import years
 from docstokg_assets.defs.steps import configuration, translate_step_errors
+from docstokg_assets.domain.json_access import dig, mapping
 from docstokg_assets.runs.services import open_services, recorded_driver
 from docstokg_assets.sources import SourceError
 from docstokg_assets.sources.delta import Delta, find_delta
@@ -31,12 +32,17 @@ from resources.whole_file import whole_file
 _ACTIVE = [getattr(dg.DagsterRunStatus, name) for name in ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")]
 
 
+_LOOKED_THROUGH = 50  # successful runs of one year since it was requested, the latest first
+
+
 @dataclass(frozen=True)
 class _Night:
-    """The sensor's cursor: the last day that was looked at, and until when (epoch seconds) OpenAlex is not to be asked."""
+    """The sensor's cursor: the last day that was looked at, until when (epoch seconds) OpenAlex is not to be asked, and what was
+    requested and has not succeeded so far. At most one entry a year, so it stays small however long runs fail."""
 
     looked: str | None = None
     ask_from: float = 0.0
+    unfinished: dict[str, tuple[str, float]] = field(default_factory=dict)  # year -> (first day, requested at)
 
     @classmethod
     def read(cls, cursor: str | None) -> _Night:
@@ -52,7 +58,8 @@ def nightly_delta(
     http_client: HttpClientResource,
 ) -> dg.SensorResult:
     """Once a night, from the hour `openalex.nightly_hour` (UTC) on: which years have works that are new or changed since the last
-    night? Asks OpenAlex once or twice, and requests a run of each of these years, for what changed alone."""
+    night? Asks OpenAlex once or twice, and requests a run of each of these years, for what changed alone. The days of a run that
+    did not succeed are part of the next night's request for its year."""
     now = _now()
     night, today = _Night.read(context.cursor), now.date()
     with translate_step_errors():
@@ -65,7 +72,7 @@ def nightly_delta(
             )
         since = dt.date.fromisoformat(night.looked) if night.looked else today - dt.timedelta(days=1)
         if config.openalex.source == "snapshot":
-            return _of_snapshot(config, today)
+            return _of_snapshot(context.instance, config, today)
         if config.openalex.source != "api" or not config.openalex.filter:
             return _nothing(
                 "there is nothing to ask OpenAlex for: openalex.source is not api, or openalex.filter is not set"
@@ -73,9 +80,9 @@ def nightly_delta(
         try:
             delta = _find_delta(config, since, today)
         except SourceError as error:
-            later = _Night(night.looked, error.retry_at or 0.0)
+            later = replace(night, ask_from=error.retry_at or 0.0)
             return dg.SensorResult(skip_reason=str(error), cursor=json.dumps(asdict(later)))
-    return _of_delta(context, delta, today)
+    return _of_delta(context, delta, night, since, now)
 
 
 def _now() -> dt.datetime:
@@ -95,35 +102,77 @@ def _find_delta(config: ContentDownloadConfig, since: dt.date, today: dt.date) -
     return delta
 
 
-def _of_delta(context: dg.SensorEvaluationContext, delta: Delta, today: dt.date) -> dg.SensorResult:
+def _of_delta(
+    context: dg.SensorEvaluationContext, delta: Delta, night: _Night, since: dt.date, now: dt.datetime
+) -> dg.SensorResult:
     known = set(years.get_partition_keys())
-    changed = {year: works for year, works in sorted(delta.works.items(), reverse=True) if str(year) in known}
+    failed = {year: day for year, day in _not_collected(context.instance, night).items() if year in known}
+    changed = {str(year): works for year, works in delta.works.items() if str(year) in known}
     context.log.info(delta.message)
-    only = {f"{delta.way}_since": str(delta.since)}
-    requests = [
-        dg.RunRequest(
-            run_key=f"{year} {delta.way} {delta.since} {today}",
-            partition_key=str(year),
-            run_config={"ops": {"openalex_works": {"config": only}}},
-            tags={"content_download/changed": f"{works} works {delta.way} since {delta.since}"},
-        )
-        for year, works in changed.items()
-    ]
+    if failed:
+        context.log.info(f"no run has succeeded for {', '.join(f'{y} since {d}' for y, d in sorted(failed.items()))}")
+    requests, unfinished = list[dg.RunRequest](), dict[str, tuple[str, float]]()
+    for year in sorted(changed.keys() | failed.keys(), reverse=True):
+        first = min(since, dt.date.fromisoformat(failed.get(year, str(since))))
+        unfinished[year] = str(first), now.timestamp()
+        requests.append(_changes_of(year, delta, delta.since - (since - first), changed.get(year, 0), now.date()))
     skipped = None if requests else f"no works in the years that have a partition; {delta.message}"
-    return dg.SensorResult(run_requests=requests, skip_reason=skipped, cursor=_looked(today))
+    cursor = json.dumps(asdict(_Night(str(now.date()), unfinished=unfinished)))
+    return dg.SensorResult(run_requests=requests, skip_reason=skipped, cursor=cursor)
 
 
-def _of_snapshot(config: ContentDownloadConfig, today: dt.date) -> dg.SensorResult:
+def _changes_of(year: str, delta: Delta, since: dt.date, works: int, today: dt.date) -> dg.RunRequest:
+    said = f"{works} works {delta.way} since {delta.since}"
+    return dg.RunRequest(
+        run_key=f"{year} {delta.way} {since} {today}",
+        partition_key=year,
+        run_config={"ops": {"openalex_works": {"config": {f"{delta.way}_since": str(since)}}}},
+        tags={"content_download/changed": said if since == delta.since else f"{said}; those since {since} again"},
+    )
+
+
+def _not_collected(instance: dg.DagsterInstance, night: _Night) -> dict[str, str]:
+    """The years whose requested run has not succeeded, nor a later one that lists at least as much; each with its first day."""
+
+    def is_collected(year: str, first: str, requested: float) -> bool:
+        after = dt.datetime.fromtimestamp(requested, dt.UTC)
+        succeeded = [dg.DagsterRunStatus.SUCCESS]
+        wanted = dg.RunsFilter(
+            job_name=collect_year.name, statuses=succeeded, tags={"dagster/partition": year}, created_after=after
+        )
+        return any(_lists_since(run, first) for run in instance.get_runs(wanted, limit=_LOOKED_THROUGH))
+
+    return {year: first for year, (first, at) in night.unfinished.items() if not is_collected(year, first, at)}
+
+
+def _lists_since(run: dg.DagsterRun, first: str) -> bool:
+    """Whether a run listed the works of this day and later: all works, or those since this day or an earlier one."""
+    config = dict(mapping(dig(run.run_config, "ops", "openalex_works", "config")))
+    since = config.get("updated_since") or config.get("published_since")
+    return since is None or str(since) <= first
+
+
+def _of_snapshot(instance: dg.DagsterInstance, config: ContentDownloadConfig, today: dt.date) -> dg.SensorResult:
     """A snapshot's folders go by the day of update and do not tell their years. Each run reads only the folders that its year
-    has not seen, so all years are requested, once for each new folder."""
+    has not seen, so all years are requested, once for each new folder, and again for one whose last run failed."""
     newest = max((part.updated for part in open_snapshot(config.openalex).parts()), default=None)
     if newest is None:
         return dg.SensorResult(skip_reason="the snapshot's manifest names no files", cursor=_looked(today))
     requests = [
-        dg.RunRequest(run_key=f"{year} snapshot {newest}", partition_key=year)
+        dg.RunRequest(
+            run_key=f"{year} snapshot {newest}" + (f" again {today}" if _last_failed(instance, year) else ""),
+            partition_key=year,
+        )
         for year in reversed(years.get_partition_keys())
     ]
     return dg.SensorResult(run_requests=requests, cursor=_looked(today))
+
+
+def _last_failed(instance: dg.DagsterInstance, year: str) -> bool:
+    """Whether the last run of the year ended without success."""
+    of_year = dg.RunsFilter(job_name=collect_year.name, tags={"dagster/partition": year})
+    last = instance.get_runs(of_year, limit=1)
+    return bool(last) and last[0].status in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
 def _looked(day: dt.date) -> str:

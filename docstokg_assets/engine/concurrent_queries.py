@@ -54,7 +54,8 @@ def query(resolver: Resolver, work: Work, context: ResolverContext, begun: list[
 def start_subtasks(task: Task, concurrent: ConcurrentQueries) -> list[Task]:
     """One subtask for each query; they share the work and the attempt log of `task`."""
     task.subtasks = [
-        Task(task.item, task.work, SearchState(), query, task.log, parent=task) for query in concurrent.queries
+        Task(task.item, task.work, SearchState(fresh=task.state.fresh), query, task.log, parent=task)
+        for query in concurrent.queries
     ]
     return list(task.subtasks)
 

@@ -1,6 +1,7 @@
 """One pass over the due works: claims them from the catalog, drives their searches, records how they end.
 
 The engine's parts, each in a module of its own, are what a Scrapy developer knows as scheduler, slots and downloader:
+- `claims.py`: which due works are taken next;
 - `scheduler.py`: which request goes next, by limits and clock, and which works are parked;
 - `workers.py`: the threads that send requests and advance the searches;
 - `driver.py`: runs the generators of a task; `batching.py` and `concurrent_queries.py` combine and split requests;
@@ -19,9 +20,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from docstokg_assets.domain.works import Work
+from docstokg_assets.engine.claims import Claims
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
 from docstokg_assets.engine.progress import Progress, Waiting
@@ -29,7 +32,7 @@ from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.request_queues import Park, Task
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.engine.search_state import SearchState, retry_time
+from docstokg_assets.engine.search_state import SearchState, next_try
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
@@ -45,7 +48,6 @@ from resources.records import DownloadOutcome, Reason
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.5
-_RESCAN_S = 5.0  # so often a claim looks at all due works again, also those that earlier claims have passed over
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,7 @@ class PassSettings:
     max_works: int | None = None
     lease_s: float = 120.0
     park_after_s: float = 60.0
-    soon_s: float = (
-        60.0  # a work waits for a broken host that is tried again within this time before it ends without success
-    )
+    soon_s: float = 60.0  # a work waits so long for a broken host to be tried again before it ends without success
     retry_base_s: float = 3600.0
     max_tries: int = 5
 
@@ -81,9 +81,17 @@ class PassResult:
     bytes: int = 0
     elapsed_s: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, str] = field(
+        default_factory=dict, repr=False
+    )  # work -> reason, of those that come due with a host
 
     def count(self, entry: Finished) -> None:
         outcome = entry.outcome
+        if (before := self.refused.pop(entry.work_id, None)) is not None:  # it came due again in the same pass
+            self.finished, self.to_retry = self.finished - 1, self.to_retry - 1
+            self.outcomes -= Counter([before])
+        if not entry.counts:
+            self.refused[entry.work_id] = str(outcome.reason)
         self.finished += 1
         self.saved += outcome.ok
         self.html_only += outcome.reason is Reason.HTML_ONLY
@@ -111,6 +119,9 @@ class Dispatcher:
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
         self._settings, self._clock, self._stop, self._on_progress = settings, clock, stop, on_progress
         self._scheduler = Scheduler(client.limiter, clock, workers=settings.workers, park_after_s=settings.park_after_s)
+        scope: dict[str, Any] = {"year": settings.year, "run_id": settings.of_run}
+        take = partial(catalog.claim, settings.owner, lease_s=settings.lease_s, **scope)
+        self._claims = Claims(take, self._scheduler, client.hosts)
         self._workers = WorkerPool(client, settings.workers, clock)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._result = PassResult()
@@ -120,9 +131,6 @@ class Dispatcher:
         self._started_works: set[str] = set()  # counted only where there is a budget
         self._held_elsewhere = 0  # works that other processes were seen to hold
         self._next_claim = 0.0
-        self._left_out: frozenset[str] = frozenset()  # groups at the last claim,
-        self._claimed_up_to: tuple[int, str] | None = None  # where it ended,
-        self._next_rescan = 0.0  # and when a claim starts from the top again
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -211,7 +219,7 @@ class Dispatcher:
     # -- claims -------------------------------------------------------------------------------------------------------
 
     def _claim_works(self) -> None:
-        """Claim works while there is room for them. Groups whose queues are full are left out."""
+        """Claim works while there is room for them."""
         most = max(64, self._settings.workers * 8)
         room, now = most + self._scheduler.batchable_tasks() - len(self._open), self._clock.monotonic()
         # Not for a few, and not again at once when nothing came: a claim is a write to the database.
@@ -222,7 +230,7 @@ class Dispatcher:
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
-        items = self._claim(min(room, 64), now)
+        items = self._claims.claim(min(room, 64), now)
         self._next_claim = now if items else now + _TICK_S
         for item in items:
             with self._open_lock:
@@ -231,19 +239,6 @@ class Dispatcher:
             if self._settings.max_works is not None:
                 self._started_works.add(item.work_id)
             self._begin(item)
-
-    def _claim(self, limit: int, now: float) -> list[QueueItem]:
-        """Continue behind the last claim while the same groups are left out, so that the many works of a slow host are passed
-        over once and not for each claim."""
-        left_out = self._scheduler.full_groups()
-        if left_out != self._left_out or not left_out or now >= self._next_rescan:
-            self._claimed_up_to, self._left_out, self._next_rescan = None, left_out, now + _RESCAN_S
-        settings = self._settings
-        works: dict[str, Any] = {"year": settings.year, "run_id": settings.of_run, "exclude_groups": left_out}
-        items = self._catalog.claim(settings.owner, limit, settings.lease_s, **works, after=self._claimed_up_to)
-        if items:
-            self._claimed_up_to = items[-1].priority, items[-1].work_id
-        return items
 
     def _more_will_be_due(self, deadline: float) -> bool:
         """Whether works that are parked, or held by another process, come due before the deadline. Failed ones are not awaited:
@@ -331,16 +326,17 @@ class Dispatcher:
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
         """Record the outcome, with the time of the next try if there is one; or park the work if a broken host opens soon."""
-        state, settings, retry_at = task.state, self._settings, None
+        state, settings, following = task.state, self._settings, None
         if not outcome.ok or outcome.reason is Reason.HTML_ONLY:
             now = self._catalog.now()
             if (broken := state.opens_soon(now, settings.soon_s)) is not None:
-                state.waits += 1
+                state.wait_for_host()
                 group = self._scheduler.group_of(broken.host) if broken.host else None
                 self._park(task, Park(max(0.0, (broken.until or now) - now), broken.reason, group))
                 return
             if not outcome.ok:
-                retry_at = retry_time(state, now, task.item.tries, settings.retry_base_s, settings.max_tries)
+                following = next_try(state, now, task.item.tries, settings.retry_base_s, settings.max_tries)
+        host = following.host if following is not None else None
         task.add_active_time(self._clock.monotonic())
         self._recorder.record(
             Finished(
@@ -354,8 +350,10 @@ class Dispatcher:
                 owner=settings.owner,
                 ttfp_ms=state.active_ms if outcome.ok else None,
                 requests=state.requests,
-                retry_at=retry_at,
-                progress=state.to_json() if retry_at is not None else None,
+                retry_at=following.at if following is not None else None,
+                progress=state.to_json() if following is not None else None,
+                counts=following is None or following.counts,
+                next_group=self._scheduler.group_of(host) if host is not None else None,
                 plan_hash=state.plan_hash or task.item.plan_hash,
                 claimed_plan_hash=task.item.plan_hash,
             )

@@ -208,14 +208,11 @@ def finalize_candidate_download(
     response: Response,
     store: ArtifactStore,
     *,
-    conditional: bool = False,
     validator: PdfValidator | None = None,
     quarantine: Quarantine | None = None,
 ) -> DownloadOutcome:
-    """Check integrity, validate that it is this article, then store. Never leaves a part file behind. `conditional`: the request
-    named the stored copy; `quarantine`: keeps PDFs that are another file type as well."""
-    if response.status == 304 and conditional:
-        return _outcome(candidate, Reason.NOT_MODIFIED, Classification.SKIP, ok=True, **_validators(response))
+    """Check integrity, validate that it is this article, then store. Never leaves a part file behind. `quarantine`:
+    keeps PDFs that are another file type as well."""
     if not response.ok:
         reason = reason_of_status(response.status)
         if reason is Reason.OK:  # a redirect without a target, or "not modified" without a condition
@@ -264,6 +261,19 @@ def finalize_candidate_download(
     stored = store.commit(part, name, stream.sha256, orjson.dumps(without_secrets(outcome)))
     readable = {"name": name} if stored.path != name else {}  # where the store names files by their hash
     return replace(outcome, path=stored.path, meta={**outcome.meta, **readable})
+
+
+def still_current(
+    candidate: Candidate, response: Response, sha256: str, etag: str | None, last_modified: str | None
+) -> DownloadOutcome:
+    """The outcome for a stored file that the host still has: it said so (304), or sent the same bytes, perhaps under another
+    ETag or date. The validators are those that it knows now; a 304 need not repeat them."""
+    if isinstance(response.payload, DownloadStreamResult):
+        response.payload.discard()
+    now = _validators(response)
+    if response.status == 304 or not (now["etag"] or now["last_modified"]):
+        now |= {"etag": now["etag"] or etag, "last_modified": now["last_modified"] or last_modified}
+    return _outcome(candidate, Reason.NOT_MODIFIED, Classification.SKIP, ok=True, sha256=sha256, **now)
 
 
 def adopted(work: Work, store: ArtifactStore, wanted: Callable[[DownloadOutcome], bool]) -> DownloadOutcome | None:

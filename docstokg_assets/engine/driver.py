@@ -57,7 +57,7 @@ class TaskDriver:
         request = gather(task, queue, now)
         if request is None:
             return task.send
-        task.exchange = self._exchange(request, log_for_batch(task.log, task.batched))
+        task.exchange = self._exchange(task, request, log_for_batch(task.log, task.batched))
         return self.advance(task, None)
 
     def _run(self, task: Task, reply: Reply | HttpError | None, feed: Any) -> Next:
@@ -86,7 +86,7 @@ class TaskDriver:
                 task.exchange = task.batchable = None
                 return request
             task.batchable = request if request.batchable is not None else None
-            task.exchange, reply = self._exchange(request, task.log), None
+            task.exchange, reply = self._exchange(task, request, task.log), None
 
     def _separate(self, task: Task) -> None:
         """Have each of the tasks that wait for this one's request send its own."""
@@ -96,7 +96,7 @@ class TaskDriver:
 
     def _retry_alone(self, task: Task) -> None:
         assert task.alone is not None
-        task.exchange = self._exchange(task.alone, task.log)
+        task.exchange = self._exchange(task, task.alone, task.log)
 
     def _resume(self, task: Task, feed: Any = None) -> None:
         try:
@@ -104,8 +104,9 @@ class TaskDriver:
         except BaseException as error:  # the dispatcher raises it
             self._post(task, error)
 
-    def _exchange(self, request: Request, attempts: AttemptLog) -> Exchange:
-        return self._client.exchange(request, attempts, self.policies.get(request.resolver or ""), patient=False)
+    def _exchange(self, task: Task, request: Request, attempts: AttemptLog) -> Exchange:
+        policy, fresh = self.policies.get(request.resolver or ""), task.state.fresh
+        return self._client.exchange(request, attempts, policy, patient=False, fresh=fresh)
 
 
 def internal_error(work_id: str, chain: Sequence[str] = ()) -> DownloadOutcome:

@@ -27,6 +27,7 @@ from docstokg_assets.engine.download import (
     failed,
     finalize_candidate_download,
     prepare_candidate_download,
+    still_current,
     stream_candidate_payload,
 )
 from docstokg_assets.engine.search_state import Failure, KeptCopy, SearchState, conclude, error_details
@@ -38,7 +39,7 @@ from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore
 from resources.http.attempts import AttemptLog
 from resources.http.canonical import host_of
-from resources.http.errors import HttpError, Interrupted
+from resources.http.errors import BreakerOpen, HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
 from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
@@ -106,16 +107,14 @@ class ResolverPipeline:
             raise
         except HttpError as error:
             return _left_as_is(failed(candidate, error.reason))
-        stream = response.payload
-        if isinstance(stream, DownloadStreamResult):
-            same, other_kind = stream.sha256 == kept.sha256, (stream.kind is Kind.XML) != (kept.kind is Kind.XML)
-            if same or other_kind or stream.part is None:
-                stream.discard()
-                return _left_as_is(failed(candidate, Reason.NOT_MODIFIED if same else Reason.UNEXPECTED_CT))
+        stream = response.payload if isinstance(response.payload, DownloadStreamResult) else None
+        if response.status == 304 or (stream is not None and stream.sha256 == kept.sha256):
+            return still_current(candidate, response, kept.sha256, kept.etag, kept.last_modified)
+        if stream is not None and (stream.part is None or (stream.kind is Kind.XML) != (kept.kind is Kind.XML)):
+            stream.discard()
+            return _left_as_is(failed(candidate, Reason.UNEXPECTED_CT))
         validator = self._settings.validator
-        outcome = finalize_candidate_download(
-            work, candidate, response, self._store, conditional=True, validator=validator
-        )
+        outcome = finalize_candidate_download(work, candidate, response, self._store, validator=validator)
         return self._succeeded(outcome, state) if outcome.ok else _left_as_is(outcome)
 
     def _adopt(self, work: Work, state: SearchState, log: AttemptLog) -> DownloadOutcome | None:
@@ -226,7 +225,8 @@ class ResolverPipeline:
         except Interrupted:
             raise
         except HttpError as error:
-            state.fail(candidate, error.reason, **error_details(error))
+            tried = isinstance(error, BreakerOpen) and error.tried
+            state.fail(candidate, error.reason, tried=tried, **error_details(error))
             return None
         sure = outcome is not None and outcome.ok and "flags" not in outcome.meta
         if work.doi and sure and candidate.target is Target.PDF and candidate.tier is not Tier.WAYBACK:
@@ -353,6 +353,7 @@ class ResolverPipeline:
             state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
             if state.add_links(candidate, response.url, found):
                 state.visited.add(candidate.key)
+                response.keep()  # a wall, an error or a dead end may be gone the next time
             else:
                 state.fail(candidate, Reason.NO_PDF_LINK, response)
 

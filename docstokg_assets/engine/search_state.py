@@ -7,7 +7,7 @@ a search that found no file, and when to try again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -20,9 +20,9 @@ from resources.http.messages import Response
 from resources.http.redact import carries_credentials, without_credentials
 from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason
 
-MAX_WAITS = (
-    1  # a host that is still broken after its first pause may stay so for long; the work then ends with a retry time
-)
+# A host that is still broken after its first pause may stay so for long; the work then ends with a retry time.
+MAX_WAITS = 1
+MAX_REFUSALS = 24  # so often a work comes due with a broken host without using up a try: then the host counts as dead
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 _FILES = frozenset({Target.PDF, Target.XML})
@@ -42,6 +42,7 @@ class Failure:
     until: float | None = None
     host: str | None = None  # the host that answered, after redirects; the one to ask again at `until`
     note: str = ""
+    tried: bool = False  # of `breaker-open`: the link had failed itself before its host was left alone
 
     @property
     def is_guarded(self) -> bool:
@@ -51,6 +52,11 @@ class Failure:
     @property
     def is_retryable(self) -> bool:
         return ENDINGS[self.reason] is Ending.RETRYABLE
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether nothing is known against this copy but that its host is left alone."""
+        return self.reason is Reason.BREAKER_OPEN and self.until is not None and not self.tried
 
     @property
     def explains_outcome(self) -> bool:
@@ -99,9 +105,14 @@ class SearchState:
     html: DownloadOutcome | None = None
     requests: int = 0
     active_ms: int = 0
-    waits: int = 0  # how often the work was parked for a broken host that would soon be tried again
+    waits: int = 0  # how often the work waited for a broken host that would be tried again
+    tried: set[str] = field(default_factory=set)  # links that failed just before their host was left alone
+    only_refused: bool = (
+        False  # what is left waits for a broken host: what has failed besides is not tried again with it
+    )
     kept: KeptCopy | None = None  # if set, the search only revalidates this copy
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
+    fresh: bool = False  # a forced search: every host is asked anew, whatever the HTTP cache knows
 
     @classmethod
     def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> SearchState:
@@ -161,6 +172,10 @@ class SearchState:
         """Note why a candidate failed. `response`: the answer that it failed with, if there was one."""
         if response is not None:
             host, details["http_status"] = host_of(response.url), response.status
+        if details.get("tried"):
+            self.tried.add(candidate.key)
+        elif reason is Reason.BREAKER_OPEN and candidate.key in self.tried:
+            details["tried"] = True
         self.failures[candidate.key] = Failure(
             reason,
             candidate.resolver,
@@ -228,17 +243,30 @@ class SearchState:
         """The broken host, if any, to wait for before the work ends: it is tried again within `within_s`, and the work has not
         waited `MAX_WAITS` times yet."""
         broken = [f for _, f in self.counted_failures() if f.reason is Reason.BREAKER_OPEN]
-        soon = [(f.until, f.rank, f) for f in broken if f.until is not None and f.until <= now + within_s]
-        return min(soon, key=lambda known: known[:2])[2] if soon and self.waits < MAX_WAITS else None
+        soon = [f for f in broken if f.until is not None and f.until <= now + within_s]
+        return _first_due(soon) if self.waits < MAX_WAITS else None
+
+    def refused(self) -> Failure | None:
+        """The copy that was only refused, because its host is left alone, and that can be asked for first."""
+        return _first_due(f for _, f in self.counted_failures() if f.is_refusal)
+
+    def wait_for_host(self) -> None:
+        """The work is to wait for a broken host. Copies that have failed just now are not its probes."""
+        self.waits += 1
+        self.only_refused = True
 
     # -- saving and restoring -----------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """What must survive a pause: discovered candidates, failures that are not retryable, and the counters. URLs that carry
-        a key are left out; the resolvers that named them are asked, and the pages read, once more."""
-        lasting = {
-            k: f for k, f in self.failures.items() if not f.is_retryable and not carries_credentials(f.url or "")
-        }
+        """What must survive a pause: discovered candidates, failures that are not retryable (and those of other copies, while
+        one waits for a broken host), and the counters. URLs that carry a key are left out; the resolvers that named them are
+        asked, and the pages read, once more."""
+
+        def lasts(failure: Failure) -> bool:
+            failed = failure.url is not None and failure.reason is not Reason.BREAKER_OPEN
+            return not failure.is_retryable or (self.only_refused and failed)
+
+        lasting = {k: f for k, f in self.failures.items() if lasts(f) and not carries_credentials(f.url or "")}
         secret = {key: c for key, c in self.candidates.items() if carries_credentials(c.url)}
         ask_again = {c.resolver for c in secret.values()}
         ask_again |= {name for name in self.asked if f"ask:{name}" in self.failures and f"ask:{name}" not in lasting}
@@ -259,6 +287,8 @@ class SearchState:
             "active_ms": self.active_ms,
             "kept": asdict(self.kept) if self.kept is not None else None,
             "replaces": self.replaces,
+            "fresh": self.fresh,
+            "tried": sorted(key for key in self.tried if not carries_credentials(key)) if self.only_refused else [],
         }
 
     def _restore(self, progress: Mapping[str, Any]) -> None:
@@ -267,6 +297,7 @@ class SearchState:
             self.candidates[candidate.key] = candidate
         self.asked |= set(progress.get("asked", ()))
         self.visited |= set(progress.get("visited", ()))
+        self.tried |= set(progress.get("tried", ()))
         for key, raw in progress.get("failures", {}).items():
             tokens = {"reason": Reason(raw["reason"]), "tier": Tier(raw["tier"])}
             self.failures[key] = Failure(**raw | tokens | {"kind": Kind(raw["kind"]) if raw["kind"] else None})
@@ -274,6 +305,7 @@ class SearchState:
         for counter in ("requests", "waits", "active_ms"):
             setattr(self, counter, int(progress.get(counter, 0)))
         self.replaces = progress.get("replaces")
+        self.fresh = bool(progress.get("fresh"))
         if kept := progress.get("kept"):
             self.kept = KeptCopy(**kept | {"tier": Tier(kept["tier"]), "kind": Kind(kept["kind"])})
         if progress.get("html"):
@@ -305,6 +337,30 @@ def conclude(state: SearchState) -> DownloadOutcome:
         fallback_chain=chain,
         meta={"others": others, "note": best.note} if others or best.note else {},
     )
+
+
+def _first_due(failures: Iterable[Failure]) -> Failure | None:
+    return min(failures, key=lambda failure: (failure.until or 0.0, failure.rank), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class NextTry:
+    """When a work without success is tried again. `counts`: this was one of its tries; else it waits for `host`."""
+
+    at: float
+    counts: bool = True
+    host: str | None = None
+
+
+def next_try(state: SearchState, now: float, tries: int, base_s: float, max_tries: int) -> NextTry | None:
+    """A work of which a copy was only refused by an open breaker comes due when that host is tried again; any other by
+    `retry_time`. None when it is over."""
+    refused = state.refused()
+    if refused is not None and state.waits < MAX_REFUSALS:
+        state.wait_for_host()
+        return NextTry(max(refused.until or 0.0, now + 1.0), False, refused.host)
+    at = retry_time(state, now, tries, base_s, max_tries)
+    return None if at is None else NextTry(at)
 
 
 def retry_time(state: SearchState, now: float, tries: int, base_s: float, max_tries: int) -> float | None:

@@ -20,6 +20,7 @@ from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.search_state import KeptCopy
 from resources.artifacts.store import ArtifactStore, Unreadable
 from resources.catalog import Catalog, Entry
+from resources.http.canonical import canonical_url
 from resources.http.redact import carries_credentials
 from resources.records import ENDINGS, Classification, Ending, Kind, Reason
 
@@ -71,7 +72,8 @@ class Selection:
 
 def force(catalog: Catalog, scope: WorkScope, selection: Selection) -> int:
     """Reopen the selected works, to be searched for again from the start; returns how many."""
-    return catalog.reopen(end.work_id for end in _entries(catalog, scope) if selection.holds(end))
+    again = {"fresh": True}  # the HTTP cache is gone past: what it knows led to the outcome that is doubted
+    return catalog.reopen_with((end.work_id, again) for end in _entries(catalog, scope) if selection.holds(end))
 
 
 @dataclass(slots=True)
@@ -159,15 +161,18 @@ def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
             if copy is None:
                 unknown += 1
             else:
-                yield end.work_id, {"kept": asdict(copy)}
+                yield end.work_id, {"kept": asdict(copy), "fresh": True}
 
     reopened = catalog.reopen_with(copies(), only_done=True)  # not those that are being fetched again
     return reopened, unknown
 
 
 def _kept_copy(catalog: Catalog, end: Entry) -> KeptCopy | None:
-    stored = [artifact for artifact in catalog.artifacts_of(end.work_id) if artifact.sha256 == end.sha256]
-    if not stored or end.url is None or carries_credentials(end.url) or not (end.resolver and end.tier and end.kind):
+    if end.url is None or carries_credentials(end.url) or not (end.resolver and end.tier and end.kind):
+        return None
+    url = canonical_url(end.url)  # the validators of another address of the same bytes mean nothing at this one
+    stored = [a for a in catalog.artifacts_of(end.work_id) if (a.sha256, a.url) == (end.sha256, url)]
+    if not stored:
         return None
     last = stored[-1]
     if last.etag is None and last.last_modified is None:

@@ -158,6 +158,101 @@ def test_fault_46_a_spent_budget_is_told_and_not_asked_for_before_it_is_renewed(
     assert len(asked(sandbox, before)) == 1 and json.loads(renewed.cursor)["looked"] > "2025-01-19"
 
 
+def requested(tick: Any) -> dict[str, str]:
+    """Year -> the first day that is asked for."""
+    configs = {r.partition_key: r.run_config["ops"]["openalex_works"]["config"] for r in tick.run_requests}
+    return {year: next(iter(config.values())) for year, config in configs.items()}
+
+
+def run_of(instance: dg.DagsterInstance, request: dg.RunRequest, status: dg.DagsterRunStatus) -> None:
+    """A run as the daemon makes it of a request, which came to this end."""
+    job, tags = defs.resolve_job_def(collect_year.name), {**request.tags, "dagster/run_key": str(request.run_key)}
+    if request.partition_key is not None:
+        tags["dagster/partition"] = request.partition_key
+    instance.create_run_for_job(job, run_config=request.run_config, tags=tags, status=status)
+
+
+@pytest.mark.requirement("ORC-3")
+@pytest.mark.parametrize("key", ["sandbox-paid-1", None])
+def test_fault_61_the_days_of_a_run_that_failed_are_asked_for_until_a_run_of_the_year_has_succeeded(
+    sandbox: Sandbox, configure: Callable[..., None], at: Callable[[dt.datetime], None], key: str | None
+) -> None:
+    configure(api_key=key, nightly_hour=0)
+    now = dt.datetime.now(dt.UTC)
+    nights = [now - dt.timedelta(days=days) for days in (4, 3, 2, 1)]
+    back = dt.timedelta(days=0 if key else 30)
+
+    def days_of(*dates: dt.date) -> dict[str, str]:
+        return {"2024": str(min(dates) - back)}
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        at(nights[0])
+        first = evaluate(sensors.nightly_delta, json.dumps({"looked": "2024-12-01"}), instance)
+        assert requested(first) == days_of(dt.date(2024, 12, 1))
+        run_of(instance, first.run_requests[0], dg.DagsterRunStatus.FAILURE)
+        # a pass over the year's queue lists no works, and another year is not this one
+        instance.create_run_for_job(
+            defs.resolve_job_def(continue_year.name),
+            tags={"dagster/partition": "2024"},
+            status=dg.DagsterRunStatus.SUCCESS,
+        )
+        other = dg.RunRequest("2023", partition_key="2023")
+        run_of(instance, other, dg.DagsterRunStatus.SUCCESS)
+
+        at(nights[1])
+        said: list[str] = []
+        second = evaluate(sensors.nightly_delta, first.cursor, instance, said)
+        assert requested(second) == days_of(dt.date(2024, 12, 1)), "though nothing changed since the night before"
+        assert "no run has succeeded for 2024 since 2024-12-01" in said
+        assert second.run_requests[0].run_key != first.run_requests[0].run_key
+        assert requested(evaluate(sensors.nightly_delta, first.cursor, instance)) == requested(second)
+
+        at(nights[2])  # the second run was never made, or is still under way
+        run_of(instance, second.run_requests[0], dg.DagsterRunStatus.STARTED)
+        third = evaluate(sensors.nightly_delta, second.cursor, instance)
+        assert requested(third) == requested(second)
+        assert len(third.cursor) == len(second.cursor), "the cursor does not grow with the nights"
+
+        run_of(instance, third.run_requests[0], dg.DagsterRunStatus.SUCCESS)
+        at(nights[3])
+        done = evaluate(sensors.nightly_delta, third.cursor, instance)
+        assert not done.run_requests and json.loads(done.cursor)["unfinished"] == {}
+
+
+@pytest.mark.requirement("ORC-3")
+def test_fault_61_a_budget_that_is_spent_meanwhile_forgets_no_days(
+    sandbox: Sandbox, configure: Callable[..., None], at: Callable[[dt.datetime], None]
+) -> None:
+    configure(nightly_hour=0)
+    at(dt.datetime.now(dt.UTC))
+    unfinished = {"2024": ["2024-12-01", 0.0]}
+    sandbox.add_fault(host=HOST, status=429, body=json.dumps(SPENT), type="application/json")
+    try:
+        tick = evaluate(sensors.nightly_delta, json.dumps({"looked": "2025-01-19", "unfinished": unfinished}))
+    finally:
+        sandbox.clear_faults()
+    assert not tick.run_requests and json.loads(tick.cursor)["unfinished"] == unfinished
+
+
+@pytest.mark.requirement("ORC-3", "SRC-2")
+def test_fault_61_a_year_whose_run_of_a_snapshot_failed_is_requested_again_the_next_night(
+    sandbox: Sandbox, configure: Callable[..., None], at: Callable[[dt.datetime], None], tmp_path: Path
+) -> None:
+    write_snapshot(tmp_path / "snapshot", sandbox.universe, (2024,))
+    configure(source="snapshot", snapshot=str(tmp_path / "snapshot"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        at(NIGHT)
+        first = evaluate(sensors.nightly_delta, instance=instance)
+        ends = {"2024": dg.DagsterRunStatus.FAILURE, "2023": dg.DagsterRunStatus.SUCCESS}
+        for request in first.run_requests:
+            if request.partition_key in ends:
+                run_of(instance, request, ends[request.partition_key])
+        at(NIGHT + dt.timedelta(days=1))
+        second = evaluate(sensors.nightly_delta, first.cursor, instance)
+    known = {request.run_key for request in first.run_requests}
+    assert [r.partition_key for r in second.run_requests if r.run_key not in known] == ["2024"]
+
+
 @pytest.mark.requirement("ORC-3", "SRC-2")
 def test_new_folders_of_a_snapshot_become_one_run_a_year(
     sandbox: Sandbox, configure: Callable[..., None], at: Callable[[dt.datetime], None], tmp_path: Path

@@ -17,6 +17,7 @@ from docstokg_assets.engine.download import (
     DownloadStreamResult,
     finalize_candidate_download,
     prepare_candidate_download,
+    still_current,
     stream_candidate_payload,
 )
 from resources.artifacts.file_system import FileSystemStore
@@ -204,9 +205,10 @@ def test_a_copy_that_has_not_changed_is_skipped_and_nothing_is_stored(store: Fil
     request = next(stream_candidate_payload(plan, CANDIDATE, store, LIMITS, obey_robots=True))
     assert request.headers == {"If-None-Match": '"1"', "If-Modified-Since": "Mon, 01 Jan 2024 00:00:00 GMT"}
     answer = Response(304, CANDIDATE.url, {"etag": '"1"'})
-    outcome = finalize_candidate_download(WORK, CANDIDATE, answer, store, conditional=True)
+    outcome = still_current(CANDIDATE, answer, "abc", plan.etag, plan.last_modified)
     assert (outcome.classification, outcome.reason, outcome.ok) == (Classification.SKIP, Reason.NOT_MODIFIED, True)
     assert (outcome.path, outcome.http_status, outcome.etag) == (None, 304, '"1"') and files(tmp_path) == []
+    assert outcome.last_modified == plan.last_modified, "a 304 need not repeat what has not changed"
 
 
 @pytest.mark.parametrize("status", [302, 304])

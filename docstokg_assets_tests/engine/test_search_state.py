@@ -6,7 +6,16 @@ import orjson
 import pytest
 
 from docstokg_assets.domain.plans import Candidate, Plan, PlanStep, Target, Tier
-from docstokg_assets.engine.search_state import MAX_WAITS, KeptCopy, SearchState, conclude, retry_time
+from docstokg_assets.engine.search_state import (
+    MAX_REFUSALS,
+    MAX_WAITS,
+    KeptCopy,
+    NextTry,
+    SearchState,
+    conclude,
+    next_try,
+    retry_time,
+)
 from resources.http.messages import Response
 from resources.records import Classification, Kind, Reason
 
@@ -79,6 +88,42 @@ def test_a_broken_host_that_opens_soon_is_waited_for_a_limited_number_of_times()
     assert state.opens_soon(1000.0, within_s=20.0) is None
     state.waits = MAX_WAITS
     assert state.opens_soon(1000.0, within_s=60.0) is None
+
+
+@pytest.mark.requirement("TRU-6")
+def test_a_work_with_a_copy_that_was_only_refused_comes_due_with_the_host_and_keeps_its_tries() -> None:
+    state = begun(A, B)
+    state.fail(A, Reason.HTTP_5XX)
+    state.fail(B, Reason.BREAKER_OPEN, until=1030.0)
+    following = next_try(state, 1000.0, tries=5, base_s=3600.0, max_tries=5)
+    assert following == NextTry(1030.0, False, "b.example")
+    later = saved_and_restored(state)
+    assert list(later.pending()) == [B] and later.waits == 1, "the copy that has just failed is no probe"
+    later.fail(B, Reason.HTTP_5XX)
+    assert next_try(later, 1031.0, tries=0, base_s=3600.0, max_tries=5) == NextTry(4631.0)
+    assert set(saved_and_restored(later).pending()) == {A, B}, "in an hour both may be well again"
+
+
+@pytest.mark.requirement("TRU-6")
+def test_a_link_that_failed_before_its_host_was_left_alone_counts_as_tried_also_after_a_pause() -> None:
+    state = begun(A)
+    state.fail(A, Reason.BREAKER_OPEN, until=1030.0, tried=True)
+    assert state.opens_soon(1000.0, within_s=60.0) is not None and state.refused() is None
+    state.wait_for_host()
+    later = saved_and_restored(state)
+    later.fail(A, Reason.BREAKER_OPEN, until=1090.0)
+    assert later.refused() is None
+    assert next_try(later, 1030.0, tries=0, base_s=3600.0, max_tries=5) == NextTry(4630.0)
+    assert saved_and_restored(begun(A)).tried == set()
+
+
+@pytest.mark.requirement("TRU-6")
+def test_a_host_that_stays_dead_uses_up_the_tries_in_the_end() -> None:
+    state = begun(A)
+    state.waits = MAX_REFUSALS
+    state.fail(A, Reason.BREAKER_OPEN, until=1030.0)
+    assert next_try(state, 1000.0, tries=0, base_s=3600.0, max_tries=5) == NextTry(4600.0)
+    assert next_try(state, 1000.0, tries=5, base_s=3600.0, max_tries=5) is None
 
 
 def test_the_outcome_is_the_most_promising_failure_and_the_retry_waits_for_the_latest_pause() -> None:

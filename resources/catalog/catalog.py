@@ -31,6 +31,7 @@ from resources.catalog.rows import (
     entry_to_row,
     run_from_row,
     to_json,
+    validator_rows,
 )
 from resources.catalog.schema import artifacts, attempts, catalog_entries, exports, meta, queue, runs, set_aside
 from resources.catalog.slices import write_slice
@@ -38,6 +39,15 @@ from resources.catalog.spending import Spending
 
 _ADD_ATTEMPTS = insert_missing(attempts)
 _ADD_ARTIFACTS = insert_missing(artifacts)
+_LEARN_VALIDATORS = (
+    update(artifacts)
+    .where(
+        artifacts.c.work_id == bindparam("of_work"),
+        artifacts.c.url == bindparam("of_url"),
+        artifacts.c.sha256 == bindparam("of_bytes"),
+    )
+    .values(etag=bindparam("now_etag"), last_modified=bindparam("now_modified"))
+)
 _SAVE_ENTRIES = upsert(catalog_entries, [c.name for c in catalog_entries.columns if not c.primary_key])
 _SETTLE = (
     update(queue)
@@ -82,7 +92,10 @@ class Catalog(Queue, Hosts, Spending, Queries):
             changed = [item for item in finished if not item.outcome.leaves_as_is]
             entries = [entry_to_row(item, now, revision + n) for n, item in enumerate(changed)]
             _execute(connection, _ADD_ATTEMPTS, [attempt_to_row(record) for record in batch.attempts])
-            _execute(connection, _ADD_ARTIFACTS, [row for item in finished for row in artifact_rows(item, now)])
+            stored = [row for item in finished for row in artifact_rows(item, now)]
+            again = len(stored) - (connection.execute(_ADD_ARTIFACTS, stored).rowcount if stored else 0)
+            known = finished if again else [item for item in finished if item.outcome.leaves_as_is]
+            _execute(connection, _LEARN_VALIDATORS, [row for item in known for row in validator_rows(item)])
             _execute(connection, _SAVE_ENTRIES, entries)
             settled = [{**_after_finish(item, now), **_settled(item, plans, now)} for item in finished]
             settled += [{**_after_park(item, now), **_settled(item, plans, now)} for item in parked]
@@ -205,8 +218,8 @@ def _after_finish(item: Finished, now: float) -> dict[str, Any]:
         "to_state": "retry" if waits else "queued" if again else "done",
         "until": item.retry_at if waits else 0.0,
         "to_progress": None if item.progress is None else to_json(item.progress),
-        "to_group": None,
-        "more_tries": int(again),
+        "to_group": item.next_group,
+        "more_tries": int(again and item.counts),
         "why": str(item.outcome.reason) if waits else None,
     }
 

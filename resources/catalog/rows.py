@@ -107,6 +107,8 @@ class Finished:
     requests: int = 0
     retry_at: float | None = None
     progress: Mapping[str, Any] | None = None  # what the next try need not find out again
+    counts: bool = True  # whether it was one of the work's tries; not if its host was only left alone
+    next_group: str | None = None  # the host group that the next try begins with, where it is another
     plan_hash: str | None = None  # the plan that was executed, which the queue then has
     claimed_plan_hash: str | None = None  # the plan that the queue had when the work was claimed, where it was another
 
@@ -347,6 +349,19 @@ def artifact_rows(finished: Finished, stored_at: float) -> list[dict[str, Any]]:
     outcome = finished.outcome
     files = (outcome, *outcome.beside) if outcome.ok else ()
     return [_artifact_row(finished, file, stored_at) for file in files if file.path and file.sha256 and file.url]
+
+
+def validator_rows(finished: Finished) -> list[dict[str, Any]]:
+    """The validators that a host now sends with bytes that are stored already."""
+    outcome = finished.outcome
+    if not (outcome.ok and outcome.url and outcome.sha256 and (outcome.etag or outcome.last_modified)):
+        return []
+    of = {"of_work": finished.work_id, "of_url": _artifact_url(outcome.url), "of_bytes": outcome.sha256}
+    return [{**of, "now_etag": outcome.etag, "now_modified": outcome.last_modified}]
+
+
+def _artifact_url(url: str) -> str:
+    return canonical_url(redact_url(url))
 
 
 def _artifact_row(finished: Finished, file: DownloadOutcome, stored_at: float) -> dict[str, Any]:

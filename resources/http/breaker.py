@@ -1,8 +1,8 @@
 """The circuit breaker of one host as a pure state machine: what failed lately, since when it is open, which probes are under way.
 
-    closed ── `failures` within `window_s` ──▶ open ── its time is over ──▶ half-open ── `probes` successes ──▶ closed
-                                                ▲                              │
-                                                └── one failure, twice as long ┘
+    closed ── `failures` in a row within `window_s` ──▶ open ── its time is over ──▶ half-open ── `probes` successes ──▶ closed
+                                                         ▲                              │
+                                                         └── one failure, twice as long ┘
 
 No I/O and no clock: every step is given the time. `host_state.py` keeps the state and shares it between processes.
 """
@@ -28,7 +28,7 @@ class Phase(StrEnum):
 class Breaker:
     """Times are epoch seconds."""
 
-    failures: tuple[float, ...] = ()  # of the window, while closed
+    failures: tuple[float, ...] = ()  # of the window, since the last success, while closed
     openings: int = 0  # in a row; 0 while closed
     until: float = 0.0  # the first probe may go then
     probes: tuple[float, ...] = ()  # when those under way began
@@ -60,8 +60,11 @@ class Breaker:
         return self._opened(now, rules) if len(recent) >= rules.failures else replace(self, failures=recent)
 
     def succeeded(self, now: float, rules: BreakerSettings) -> Breaker:
-        if self.phase(now) is not Phase.HALF_OPEN:
-            return self
+        match self.phase(now):
+            case Phase.OPEN:
+                return self
+            case Phase.CLOSED:
+                return replace(self, failures=())
         after = replace(self.told_nothing(now), successes=self.successes + 1)
         return Breaker() if after.successes >= rules.probes else after
 

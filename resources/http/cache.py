@@ -1,8 +1,9 @@
 """The cache of answers of APIs and of landing pages, private to its user, by the rules of RFC 9111, which hishel decides.
 
-It is asked before anything is sent and told every answer afterwards; it sends nothing itself. What it keeps holds no
-credentials: neither the URL nor request headers but those that Vary names, no header that could carry a key, and no answer
-that repeats one. A cache that cannot be used is one that knows nothing. Files never come here.
+It is asked before anything is sent and told every answer afterwards; it sends nothing itself. Whether a landing page is worth
+keeping is decided above, by whoever reads it: a wall or a page without links may be another one the next time. What is kept
+holds no credentials: neither the URL nor request headers but those that Vary names, no header that could carry a key, and no
+answer that repeats one. A cache that cannot be used is one that knows nothing. Files never come here.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _BY_DEFAULT = _KEPT - {302, 303, 307}  # these change too easily to be kept unas
 _SAYS_HOW_LONG = re.compile(r"(?i)\b(max-age|s-maxage|no-cache|no-store)\b")
 _SECRET_HEADER = re.compile(r"(?i)cookie|auth|token|secret|api-?key|session|signature|credential")
 _CONDITIONS = ("if-none-match", "if-modified-since")
+_FORM = "2"  # of the entries; those of another form are not found. 1 had walls among them
 _LEAST_SECRET = 8  # letters; what is shorter may stand in any page by chance
 _LARGEST = 8 * 1024 * 1024
 _REST_S = 30.0
@@ -87,15 +89,24 @@ class HttpCache:
     def close(self) -> None:
         self._store.close()
 
-    def visit(self, request: Request, url: str, headers: Mapping[str, str], secrets: Mapping[str, str]) -> Visit | None:
+    def visit(
+        self,
+        request: Request,
+        url: str,
+        headers: Mapping[str, str],
+        secrets: Mapping[str, str],
+        *,
+        fresh: bool = False,
+    ) -> Visit | None:
         """What is known about `url`; None for what the cache has nothing to do with. `secrets` are the parameters and headers
-        that the host is shown besides; only that they are there makes a difference."""
+        that the host is shown besides; only that they are there makes a difference. `fresh`: the host is to be asked as if
+        nothing was known; its answer replaces what is."""
         if not _cacheable(request, url):
             return None
         asked = hishel.Request("GET", url, hishel.Headers(dict(headers)))
-        key = _digest(url, headers.get("Accept", ""), *sorted(secrets))
+        key = _digest(f"{_FORM} {request.role}", url, headers.get("Accept", ""), *sorted(secrets))
         entries, bodies = [], {}
-        for variant, packed in self._read(key).items():
+        for variant, packed in ({} if fresh else self._read(key)).items():
             with suppress(ValueError, zlib.error):  # of another version, or damaged: as if it was not there
                 entry, body = _unpacked(variant, packed, url)
                 entries.append(entry)
@@ -108,20 +119,18 @@ class HttpCache:
             conditions = {name: value for name in _CONDITIONS if (value := state.request.headers.get(name))}
         return Visit(key, request.role, tuple(secrets.values()), asked, state, bodies, answer, conditions)
 
-    def settle(self, visit: Visit, head: ResponseHead, body: bytes) -> Answer | None:
-        """Takes in what the host answered. Returns the stored answer when it said that this is still good."""
-        if head.status == 304:
-            return self._freshened(visit, head)
+    def settle(self, visit: Visit, head: ResponseHead, body: bytes) -> None:
+        """Keep what the host answered, where that is allowed."""
         if _may_keep(visit, head, body):
             headers = self._with_lifetime(visit.role, head.status, _dated(_clean(head.headers)))
             response = hishel.Response(head.status, hishel.Headers(headers))
             decided = hishel.CacheMiss(options=_OPTIONS, request=visit.request).next(response)
             if isinstance(decided, hishel.StoreAndUse):
                 self._keep(visit, head.status, _plain(decided.response.headers), body)
-        return None
 
-    def _freshened(self, visit: Visit, head: ResponseHead) -> Answer | None:
-        if not isinstance(visit.state, hishel.NeedRevalidation):
+    def confirmed(self, visit: Visit, head: ResponseHead) -> Answer | None:
+        """The stored answer, when the host says that it is still good."""
+        if head.status != 304 or not isinstance(visit.state, hishel.NeedRevalidation):
             return None
         state: Any = visit.state.next(hishel.Response(304, hishel.Headers(_dated(_clean(head.headers)))))
         if isinstance(state, hishel.InvalidateEntries):
@@ -181,8 +190,12 @@ def _may_keep(visit: Visit, head: ResponseHead, body: bytes) -> bool:
         return False
     if head.status in REDIRECTS:  # where it leads may need the cookie, or hold a key
         return "set-cookie" not in head.headers and not carries_credentials(head.headers.get("location", ""))
-    # an API's answer that is broken may be whole the next time
-    return visit.role is not Role.METADATA or "json" not in (head.content_type or "") or _is_json(body)
+    if visit.role is Role.LANDING:
+        return head.status not in _GONE
+    # an API's answer that is broken may be whole the next time, and a page or a line of text in its place is a wall or a refusal
+    kind = head.content_type or ""
+    read_as_json = "json" in kind or (kind.startswith("text/") and "xml" not in kind)
+    return head.status in _GONE or not read_as_json or _is_json(body)
 
 
 def _repeats(secrets: tuple[str, ...], headers: Mapping[str, str], body: bytes) -> bool:

@@ -56,9 +56,15 @@ class HttpClient:
         self._exchanger = Exchanger(settings, self.robots, self.hosts, self.clock, rng or random.Random(), cache)
 
     def exchange(
-        self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
+        self,
+        request: Request,
+        log: AttemptLog,
+        policy: RequestPolicy | None = None,
+        *,
+        patient: bool = True,
+        fresh: bool = False,
     ) -> Exchange:
-        return self._exchanger.exchange(request, log, policy, patient=patient)
+        return self._exchanger.exchange(request, log, policy, patient=patient, fresh=fresh)
 
     def request_with_retries(
         self,

@@ -73,6 +73,10 @@ class HostClosed(HttpError):
 class BreakerOpen(HttpError):
     reason = Reason.BREAKER_OPEN
 
+    def __init__(self, message: str, *, url: str = "", until: float | None = None, tried: bool = False) -> None:
+        super().__init__(message, url=url, until=until)
+        self.tried = tried  # the same request had failed before; else it has not been sent at all
+
 
 class TransportError(HttpError):
     pass

@@ -81,13 +81,14 @@ class RequestPolicy:
 @dataclass(frozen=True, slots=True)
 class Context:
     """What stays the same through all hops and tries of one exchange. Not `patient`: do not wait for a host whose breaker is
-    open, because there is other work."""
+    open, because there is other work. `fresh`: the cache is not asked, only told."""
 
     request: Request
     log: AttemptLog
     retry: RetrySettings
     timeouts: tuple[float, float] | None
     patient: bool
+    fresh: bool = False
 
 
 def reason_of_status(status: int) -> Reason:

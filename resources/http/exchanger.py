@@ -6,8 +6,9 @@ A redirect hop is a new step with every check made again, so it is paced by the 
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
@@ -19,7 +20,7 @@ from resources.http.exchange import Context, Exchange, Pause, Reply, RequestPoli
 from resources.http.guard import guarded_url
 from resources.http.headers import request_headers
 from resources.http.host_state import HostStateCache
-from resources.http.messages import Request, Response
+from resources.http.messages import Request, Response, Role
 from resources.http.redirects import RedirectChain
 from resources.http.retry import RetryLoop
 from resources.http.robots import RobotsCache, check_robots
@@ -45,20 +46,27 @@ class Exchanger:
         self._cookies = CookieStore(clock)
 
     def exchange(
-        self, request: Request, log: AttemptLog, policy: RequestPolicy | None = None, *, patient: bool = True
+        self,
+        request: Request,
+        log: AttemptLog,
+        policy: RequestPolicy | None = None,
+        *,
+        patient: bool = True,
+        fresh: bool = False,
     ) -> Exchange:
         """Run until a final answer (any status), or raise the HttpError that says why there is none. Not `patient`: do not wait
-        for a host whose breaker is open, because there is other work."""
+        for a host whose breaker is open, because there is other work. `fresh`: ask the host, whatever the cache knows."""
         policy = policy or RequestPolicy()
-        context = Context(request, log, policy.retry or self.settings.retry, policy.timeouts, patient)
+        context = Context(request, log, policy.retry or self.settings.retry, policy.timeouts, patient, fresh)
         chain = RedirectChain(request, self._cookies)
+        unjudged: list[Callable[[], None]] = []
         if request.pause_s:
             yield Pause(request.pause_s, host_of(request.url), Reason.BACKOFF)
         while True:
             try:
                 chain.arrive(guarded_url(chain.url, self.settings), self.settings.max_redirects)
                 headers = request_headers(self.settings, request)
-                visit = self._visit(request, chain, headers)
+                visit = self._visit(context, chain, headers)
                 cached = visit.answer if visit is not None else None
                 delay = None
                 if cached is None:
@@ -70,12 +78,13 @@ class Exchanger:
                 reply = _from_cache(context, cached)
             else:
                 send = self._send(context, chain, headers, delay)
-                reply = yield from self._fetch(context, send, visit)
+                reply = yield from self._fetch(context, send, visit, unjudged)
             if not chain.follow(reply):
                 head = reply.head
                 chain.keep_cookies(head.status, self.settings.remember_cookies_s)
-                hops = tuple(chain.hops)
-                return Response(head.status, chain.url, head.headers, reply.body, reply.payload, hops, reply.elapsed_ms)
+                answer = head.status, chain.url, head.headers, reply.body, reply.payload
+                keep = partial(_call_all, unjudged)
+                return Response(*answer, tuple(chain.hops), reply.elapsed_ms, keep=keep)
 
     def _send(self, context: Context, chain: RedirectChain, headers: Mapping[str, str], delay: float | None) -> Send:
         request = context.request
@@ -92,27 +101,38 @@ class Exchanger:
             timeouts=context.timeouts,
         )
 
-    def _visit(self, request: Request, chain: RedirectChain, headers: Mapping[str, str]) -> Visit | None:
+    def _visit(self, context: Context, chain: RedirectChain, headers: Mapping[str, str]) -> Visit | None:
         """Not for an exchange that received a cookie on its way: the next answer may be for its bearer alone. A cookie that was
         kept from an earlier visit does not count, or a host with cookies would have no cache at all."""
         if self._cache is None or chain.received_cookie:
             return None
+        request = context.request
         secrets = {**request.secret_params, **request.secret_headers} if chain.own_origin else {}
-        return self._cache.visit(request, chain.url, headers, secrets)
+        return self._cache.visit(request, chain.url, headers, secrets, fresh=context.fresh)
 
-    def _fetch(self, context: Context, send: Send, visit: Visit | None) -> Generator[Step, Reply | None, Reply]:
-        """Ask the host, and store its answer in the cache."""
+    def _fetch(
+        self, context: Context, send: Send, visit: Visit | None, unjudged: list[Callable[[], None]]
+    ) -> Generator[Step, Reply | None, Reply]:
+        """Ask the host, and store its answer in the cache. One on the way to a landing page is stored when the page has been
+        judged, so it joins `unjudged`."""
         if visit is None or self._cache is None:
             return (yield from self._retries.send(context, send))
         conditional = replace(send, headers={**send.headers, **visit.conditions})
         reply = yield from self._retries.send(context, conditional)
-        confirmed = self._cache.settle(visit, reply.head, reply.body)
+        confirmed = self._cache.confirmed(visit, reply.head)
         if confirmed is not None:
             return replace(reply, head=confirmed.head, body=confirmed.body, bytes_read=len(confirmed.body))
         if reply.head.status == 304 and visit.conditions:  # it speaks of another answer than the one that we have
             reply = yield from self._retries.send(context, send)
-            self._cache.settle(visit, reply.head, reply.body)
+        unjudged.append(partial(self._cache.settle, visit, reply.head, reply.body))
+        if send.role is not Role.LANDING:
+            _call_all(unjudged)
         return reply
+
+
+def _call_all(steps: list[Callable[[], None]]) -> None:
+    while steps:
+        steps.pop(0)()
 
 
 def _from_cache(context: Context, cached: Answer) -> Reply:

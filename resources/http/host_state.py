@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _REREAD_S = 5.0
 PROBES_OUT_S = 1.0  # check again so much later whether a probe has ended
+_OTHERS_FIRST_S = (
+    3.0  # so much longer is a host left alone by a request that it has just failed: others may have better luck
+)
+_LATELY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class HostStateCache:
         self.breaker_settings = breaker or BreakerSettings()
         self._closed: dict[str, HostPause] = {}
         self._breakers: dict[str, tuple[Breaker, HostPause]] = {}
+        self._broken: set[str] = set()  # hosts whose breaker is not closed
         self._lock = threading.Lock()
 
     def close(self, host: str, until: float, reason: str) -> None:
@@ -78,15 +83,26 @@ class HostStateCache:
 
     # -- circuit breakers ---------------------------------------------------------------------------------------------
 
-    def broken_until(self, host: str) -> float | None:
-        """Wall time until which the host's breaker admits no request, or None. A healthy host costs a read now and then."""
+    def broken_until(self, host: str, *, tried: bool = False) -> float | None:
+        """Wall time until which the host's breaker admits no request, or None. A healthy host costs a read now and then. One
+        that has been `tried` and failed lets others be the probes."""
         if not self.breaker_settings.enabled:
             return None
         breaker, pause = self._breaker(host)
         now = self._breaker_time(breaker, pause)
+        if tried and breaker.openings and (left := breaker.until + _OTHERS_FIRST_S - now) > 0:
+            return self._clock.wall() + left
         if breaker.admits(now, self.breaker_settings):
             return None
         return self._clock.wall() + max(breaker.until - now, PROBES_OUT_S)
+
+    def broken(self) -> dict[str, Phase]:
+        """The hosts whose breaker is open, or has lately become half-open, as far as this process knows; reads nothing."""
+        with self._lock:
+            known = {host: self._breakers[host] for host in self._broken}
+            now = {host: self._breaker_time(*state) for host, state in known.items()}
+            self._broken -= {host for host, (breaker, _) in known.items() if now[host] - breaker.until > _LATELY_S}
+            return {host: known[host][0].phase(now[host]) for host in self._broken}
 
     def admits(self, host: str) -> bool:
         """Whether a request may leave: the last check before it is sent, since it may have waited long. Counts probes."""
@@ -106,8 +122,11 @@ class HostStateCache:
 
     def report(self, host: str, failed: bool | None) -> tuple[Phase, ...]:
         """Record how a request to the host ended; None when that says nothing about it. Return the phases its breaker entered."""
-        if not self.breaker_settings.enabled or (not failed and not self._breaker(host)[0].openings):
+        if not self.breaker_settings.enabled:
             return ()
+        known = self._breaker(host)[0]
+        if not failed and not known.openings and (failed is None or not known.failures):
+            return ()  # nothing would change
 
         def step(breaker: Breaker, now: float) -> Breaker:
             if failed is None:
@@ -128,6 +147,7 @@ class HostStateCache:
         if breaker.until != pause.until:
             pause = HostPause()
         known = self._breakers[host] = breaker, self._noted(pause, breaker.until)
+        (self._broken.add if breaker.openings else self._broken.discard)(host)
         return known
 
     def _breaker_time(self, breaker: Breaker, pause: HostPause) -> float:

@@ -154,6 +154,8 @@ class Response:
     hops: tuple[str, ...] = ()  # URLs before `url`
     elapsed_ms: int = 0
     items: tuple[str, ...] = ()  # of a batchable request, in the order of the request
+    # Put a landing page, and the redirects that led to it, into the cache: called by whoever read it and found it useful.
+    keep: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:

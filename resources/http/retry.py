@@ -117,7 +117,7 @@ class RetryLoop:
         tries = 0
         with _PartialBody() as partial:
             while True:
-                yield from self._wait_while_closed(context, send, untried=not tries)
+                yield from self._wait_while_closed(context, send, tries)
                 result: Reply | HttpError | None
                 try:
                     result = yield partial.resumed(send)
@@ -153,8 +153,8 @@ class RetryLoop:
             return Settled()
         return decide(context.retry, tries, status, headers, self._rng, now)
 
-    def _wait_while_closed(self, context: Context, send: Send, untried: bool) -> Generator[Step, Reply | None, None]:
-        while (closed := self._closed(send)) is not None:
+    def _wait_while_closed(self, context: Context, send: Send, tries: int) -> Generator[Step, Reply | None, None]:
+        while (closed := self._closed(send, tried=tries > 0 and not context.patient)) is not None:
             assert closed.until is not None
             left = closed.until - self._clock.wall()
             waits = context.patient or not isinstance(closed, BreakerOpen) or left <= PROBES_OUT_S
@@ -162,14 +162,15 @@ class RetryLoop:
                 log, seconds = context.log, round(left, 3)
                 log.write(context.request, send.url, Status.SKIPPED, closed.reason, retry_after_s=seconds)
                 raise closed
-            yield Pause(max(left, 0.05), send.host, closed.reason, untried)
+            yield Pause(max(left, 0.05), send.host, closed.reason, untried=not tries)
 
-    def _closed(self, send: Send) -> HttpError | None:
-        """Why no request may go to the host now, and until when."""
+    def _closed(self, send: Send, *, tried: bool) -> HttpError | None:
+        """Why no request may go to the host now, and until when. `tried`: this one has just failed there."""
         if (until := self._hosts.closed_until(send.host)) is not None:
             return HostClosed(f"{send.host} asked for no requests until later", url=send.url, until=until)
-        if (until := self._hosts.broken_until(send.host)) is not None:
-            return BreakerOpen(f"{send.host} failed repeatedly and is left alone", url=send.url, until=until)
+        if (until := self._hosts.broken_until(send.host, tried=tried)) is not None:
+            message = f"{send.host} failed repeatedly and is left alone"
+            return BreakerOpen(message, url=send.url, until=until, tried=tried)
         return None
 
     def _report(self, context: Context, send: Send, result: Reply | HttpError) -> None:

@@ -28,7 +28,7 @@ class BreakerSettings(Section):
     """When a host that fails is left alone for a while, so that neither it nor we waste time."""
 
     enabled: bool = Field(True, description="leave a host alone that fails again and again")
-    failures: int = Field(5, ge=1, description="failed tries inside the window that open the breaker")
+    failures: int = Field(5, ge=1, description="failed tries in a row, inside the window, that open the breaker")
     window_s: float = Field(60.0, gt=0, description="how long a failure counts")
     open_s: float = Field(30.0, gt=0, description="first pause; doubles each time the host fails again")
     max_open_s: float = Field(3600.0, gt=0, description="longest pause")

@@ -50,6 +50,15 @@ def test_five_failures_within_a_minute_open_it_for_half_a_minute() -> None:
     assert not breaker.admits(T + 88.9, RULES) and breaker.admits(T + 89, RULES)
 
 
+@pytest.mark.requirement("HTTP-9", "TRU-6")
+def test_only_failures_in_a_row_open_it() -> None:
+    breaker = Breaker()
+    for n in range(40):
+        breaker = breaker.succeeded(T, RULES) if n % 5 == 4 else breaker.failed(T, RULES)
+        assert breaker.phase(T) is Phase.CLOSED
+    assert breaker == Breaker()
+
+
 @pytest.mark.requirement("HTTP-9")
 def test_failures_that_are_spread_out_do_not_open_it() -> None:
     breaker = Breaker()
@@ -129,7 +138,7 @@ class AnyHistory(RuleBasedStateMachine):
         super().__init__()
         self.breaker, self.now = Breaker(), T
         self.out: list[float] = []  # probes under way
-        self.failures: list[float] = []  # since it was last closed
+        self.failures: list[float] = []  # in a row
 
     @rule(seconds=st.floats(0, 200) | st.sampled_from([0.0, 30.0, 60.0, 3600.0]))
     def time_passes(self, seconds: float) -> None:
@@ -171,6 +180,9 @@ class AnyHistory(RuleBasedStateMachine):
         if phase is Phase.HALF_OPEN:
             self.out = self.out[1:]
             assert (self.breaker == Breaker()) == (before.successes == RULES.probes - 1)
+        elif phase is Phase.CLOSED:
+            assert self.breaker == Breaker()
+            self.failures = []
         else:
             assert self.breaker == before
         if not self.breaker.openings and before.openings:
@@ -228,6 +240,35 @@ def test_a_healthy_host_costs_no_writes(catalog: Catalog, fake_clock: Any, monke
     for _ in range(1000):
         assert hosts.admits("a.org") and hosts.report("a.org", False) == () and hosts.report("a.org", None) == ()
     assert reads == ["a.org"]
+
+
+@pytest.mark.requirement("HTTP-9", "TRU-6")
+def test_a_success_resets_the_count_for_all_processes_with_one_write(
+    catalog: Catalog, fake_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = host_state(catalog, fake_clock), host_state(catalog, fake_clock)
+    fail(one, 4)
+    writes: list[str] = []
+    write = catalog.change_breaker
+    monkeypatch.setattr(catalog, "change_breaker", lambda host, step: writes.append(host) or write(host, step))
+    for _ in range(10):
+        other.report("a.org", False)
+    assert writes == ["a.org"] and fail(one, 4) == [] and fail(other, 1) == [Phase.OPEN]
+
+
+@pytest.mark.requirement("HTTP-9", "TRU-6")
+def test_broken_hosts_are_known_without_reading(
+    catalog: Catalog, fake_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = host_state(catalog, fake_clock)
+    fail(hosts)
+    hosts.report("well.org", False)
+    monkeypatch.setattr(catalog, "closure", lambda host: pytest.fail("read"))
+    assert hosts.broken() == {"a.org": Phase.OPEN}
+    fake_clock.sleep(31)
+    assert hosts.broken() == {"a.org": Phase.HALF_OPEN}
+    fake_clock.sleep(60)
+    assert hosts.broken() == {}, "nobody has asked it for long"
 
 
 @pytest.mark.requirement("HTTP-9")
@@ -365,6 +406,35 @@ def test_what_waited_for_its_turn_meanwhile_does_not_leave(
     with pytest.raises(StopIteration) as done:  # it was not counted as a try
         queued.send(Reply(ResponseHead(200, step.url, {}), b"", None, 0, 1))
     assert done.value.value.status == 200 and client.attempts[-1].attempt == 1
+
+
+@pytest.mark.requirement("HTTP-9", "TRU-6")
+def test_a_link_that_has_just_failed_leaves_the_probes_to_others(
+    serve: Callable[..., Any], polite: Callable[..., Any], answers: Any, fake_clock: Any
+) -> None:
+    server = serve(answers.ok(b"", "503 Oh"))
+    client = polite(clock=fake_clock).client
+    log = polite(clock=fake_clock).log
+    bad = [client.exchange(page(server, f"/{n}"), log, patient=False) for n in range(5)]
+    for exchange in bad:
+        step = next(exchange)
+        assert isinstance(step, Send)
+        allowance = client.limiter.policy_for(step.host, str(step.role), None, None)
+        assert isinstance(exchange.send(client.send(step, allowance)), Pause)  # to be tried again
+    opens = client.hosts.broken_until(server.host)
+    assert opens is not None
+    with pytest.raises(BreakerOpen) as refused:
+        next(client.exchange(page(server, "/good"), log, patient=False))
+    assert not refused.value.tried and refused.value.until == pytest.approx(opens)
+    with pytest.raises(BreakerOpen) as tried:
+        bad[0].send(None)
+    assert tried.value.tried and tried.value.until == pytest.approx(opens + 3)
+    fake_clock.sleep(30.5)
+    assert isinstance(next(client.exchange(page(server, "/good"), log, patient=False)), Send)
+    with pytest.raises(BreakerOpen):
+        bad[1].send(None)
+    fake_clock.sleep(3)
+    assert isinstance(bad[2].send(None), Send), "nobody else came"
 
 
 @pytest.mark.requirement("HTTP-9")

@@ -26,6 +26,7 @@ from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.servers import Valkey
 from resources.http.cache import HttpCache
 from resources.http.cache_stores import CacheUnavailable, RedisStore, SqliteStore
+from resources.http.exchange import Send
 from resources.http.messages import Request, ResponseHead, Role
 from resources.http.settings import CacheTtlSettings, HttpSettings
 from resources.records import Reason, Status
@@ -76,7 +77,9 @@ def test_a_hit_asks_nothing_of_the_host_and_of_the_limiter(
     server = serve(answers.ok(b'{"a": 1}', Content_Type="application/json", X_Kept="yes"))
     # one token: a second request would wait for an hour
     client = polite(cache=cache, robots=False, limits={"policies": {"*": "1/hour burst 1"}})
-    first, second = client.ask(page(server, role=role)), client.ask(page(server, role=role))
+    first = client.ask(page(server, role=role))
+    first.keep()
+    second = client.ask(page(server, role=role))
     assert first.body == second.body and second.headers["x-kept"] == "yes" and second.status == 200
     assert len(server.requests) == 1 and hits(client) == [MISS, HIT]
     record = client.attempts[1]
@@ -156,7 +159,7 @@ def test_answers_without_a_lifetime_expire_by_role_and_those_that_say_no_sooner(
     client = polite(cache=cache)
     for path, role in (("/099/", "metadata"), ("/101/", "metadata"), ("/199/", "landing"), ("/201/", "landing")):
         for _ in range(2):
-            client.ask(page(server, path, Role(role)))
+            client.ask(page(server, path, Role(role))).keep()
     for path in ("/049/404", "/051/404"):
         for _ in range(2):
             client.ask(page(server, path))
@@ -194,6 +197,7 @@ def test_each_hop_of_a_redirect_is_an_entry_of_its_own(
     client = polite(cache=cache)
     for _ in range(2):
         response = client.ask(page(server, "/a", Role.LANDING))
+        response.keep()
         assert (response.body, response.url, response.hops) == (b"there", server.url + "/a/", (server.url + "/a",))
     assert hits(client) == [MISS, MISS, HIT, HIT] and len(server.requests) == 2
 
@@ -210,7 +214,9 @@ def test_a_page_to_which_a_cookie_led_is_not_kept_and_whoever_has_been_there_bef
     server = serve(answer)
     client = polite(cache=cache)
     for _ in range(3):
-        assert client.ask(page(server, "/", Role.LANDING)).body == b"yours"
+        response = client.ask(page(server, "/", Role.LANDING))
+        response.keep()
+        assert response.body == b"yours"
     assert hits(client) == [MISS, MISS, MISS, HIT]
     assert ["cookie" in request.headers for request in server.requests] == [False, True, True]
 
@@ -379,6 +385,53 @@ def test_a_broken_answer_of_an_api_is_not_kept(
     server = serve(lambda r: answers.ok(b'{"cut' if r.number == 1 else b"{}", Content_Type="application/json"))
     client = polite(cache=cache)
     assert [client.ask(page(server)).body for _ in range(3)] == [b'{"cut', b"{}", b"{}"]
+
+
+@pytest.mark.requirement("TRU-5", "HTTP-7")
+@pytest.mark.parametrize("kind", ["text/html", "text/plain"])
+def test_a_page_or_a_refusal_in_the_place_of_an_apis_answer_is_not_kept(
+    serve: Callable[..., Any], polite: Callable[..., Any], answers: Any, cache: HttpCache, kind: str
+) -> None:
+    server = serve(lambda r: answers.ok(b"Access denied" if r.number == 1 else b"{}", Content_Type=kind))
+    client = polite(cache=cache)
+    assert [client.ask(page(server)).body for _ in range(3)] == [b"Access denied", b"{}", b"{}"]
+
+
+@pytest.mark.requirement("TRU-5", "HTTP-7")
+def test_a_landing_page_is_kept_with_its_redirects_when_its_reader_says_so_and_a_landing_error_never(
+    serve: Callable[..., Any], polite: Callable[..., Any], answers: Any, cache: HttpCache
+) -> None:
+    def answer(request: Any) -> bytes:
+        moved = request.path == "/moved"
+        status = "301 Moved" if moved else "404 Gone" if request.path == "/gone" else "200 OK"
+        return bytes(answers.ok(b"page", status, Cache_Control="max-age=600", **({"Location": "/"} if moved else {})))
+
+    server = serve(answer)
+    client = polite(cache=cache)
+    for _ in range(2):
+        unread = client.ask(page(server, "/moved", Role.LANDING))
+    assert len(server.requests) == 4, "neither the page nor the redirect was kept"
+    unread.keep()
+    assert client.ask(page(server, "/moved", Role.LANDING)).body == b"page" and len(server.requests) == 4
+    for _ in range(2):
+        client.ask(page(server, "/gone", Role.LANDING)).keep()
+    assert len(server.requests) == 6
+
+
+@pytest.mark.requirement("TRU-5", "HTTP-7")
+def test_a_fresh_answer_is_asked_for_and_replaces_the_one_that_was_kept(
+    serve: Callable[..., Any], polite: Callable[..., Any], answers: Any, cache: HttpCache
+) -> None:
+    server = serve(lambda request: answers.ok(str(request.number).encode(), ETag=f'"{request.number}"'))
+    client = polite(cache=cache)
+    client.ask(page(server))
+    exchange = client.client.exchange(page(server), client.log, fresh=True)
+    step = next(exchange)
+    assert isinstance(step, Send) and "If-None-Match" not in step.headers
+    allowance = client.client.limiter.policy_for(step.host, str(step.role), None, None)
+    with pytest.raises(StopIteration) as done:
+        exchange.send(client.client.send(step, allowance))
+    assert done.value.value.body == client.ask(page(server)).body == b"2" and len(server.requests) == 2
 
 
 @pytest.mark.requirement("HTTP-14")
