@@ -32,7 +32,7 @@ from resources.errors import ExplainedError
 from resources.records import Reason
 
 if TYPE_CHECKING:
-    from resources.http.messages import Unfinished
+    from resources.http.messages import ResponseHead, Unfinished
 
 
 class HttpError(ExplainedError):
@@ -44,6 +44,7 @@ class HttpError(ExplainedError):
         self.until = until  # epoch seconds, where waiting would help
         # the beginning of a body that broke off, where its rest can be requested
         self.unfinished: Unfinished | None = None
+        self.head: ResponseHead | None = None  # of the answer, where only its body failed
 
 
 class RefusedError(HttpError):

@@ -73,7 +73,7 @@ class Wire:
                 if "set-cookie" in answer.headers:
                     extract_cookies_to_jar(send.jar, prepared, answer)  # type: ignore[no-untyped-call]
                 head = ResponseHead(answer.status, send.url, {k.lower(): v for k, v in answer.headers.items()})
-                reply = read_body(send, head, Body(answer, self.chunk_bytes, watched))
+                reply = _read(send, head, Body(answer, self.chunk_bytes, watched))
             finally:
                 _release(answer)
         return replace(reply, elapsed_ms=round((time.monotonic() - started) * 1000), waited_ms=waited_ms)
@@ -145,6 +145,14 @@ class Wire:
 
     def _proxies(self) -> dict[str, str]:
         return {"http": self.settings.proxy, "https": self.settings.proxy} if self.settings.proxy else {}
+
+
+def _read(send: Send, head: ResponseHead, body: Body) -> Reply:
+    try:
+        return read_body(send, head, body)
+    except HttpError as error:
+        error.head = head
+        raise
 
 
 def _release(answer: Any) -> None:
