@@ -61,6 +61,10 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
             running.add_fault(host=PAGES, path=f"/{name}", status=200, body=page, type="text/html", headers=cookie)
         moved = f"https://me:{HOP}@{PAGES}/good?api_key={HOP}"
         running.add_fault(host=PAGES, path="/moved", status=301, headers={"Location": moved})
+        session = f"https://{PAGES}/good;jsessionid={HOP}?ticket={HOP}&sid={HOP}#access_token={HOP}"
+        running.add_fault(host=PAGES, path="/session", status=302, headers={"Location": session})
+        page = f'<meta name="citation_pdf_url" content="https://{FILES}/good.pdf;jsessionid={TOKEN}?ticket={TOKEN}">'
+        running.add_fault(host=PAGES, path="/good;*", status=200, body=f"<html>{page}</html>", type="text/html")
         running.add_fault(host=FILES, path="/good.pdf*", status=200, body_hex=PDF.hex(), type="application/pdf")
         running.add_fault(host=BUSY, path="/late.pdf*", status=503, headers={"Retry-After": "55"})
         running.add_fault(host=BROKEN, path="/gone.pdf*", close=True)
@@ -163,6 +167,9 @@ def test_fault_20_no_output_of_the_program_shows_a_secret(box: Sandbox, tmp_path
         f"https://{PAGES}/late",
         f"https://{PAGES}/gone",
         f"https://{PAGES}/moved",
+        f"https://{PAGES}/session",
+        f"https://{PAGES}/(S({LINE}))/late;jsessionid={LINE}#id_token={LINE}",
+        f"https://{FILES}/good.pdf?sid={LINE}&ticket={LINE}&y=2#access_token={LINE}",
         f"https://nowhere.example/x.pdf?X-Amz-Signature={LINE}",
         f"ftp://me:{ASIDE}@{FILES}/x.pdf?api_key={ASIDE}",
     ]
@@ -184,6 +191,7 @@ def test_fault_20_no_output_of_the_program_shows_a_secret(box: Sandbox, tmp_path
     asked = [arrival["path"] for arrival in box.arrivals()]
     assert any(KEY in path for path in asked), "the key was not used"
     assert any(path.startswith("/good.pdf") and TOKEN in path for path in asked), "a link with a token was not followed"
+    assert any(path.startswith("/good.pdf;jsessionid=") and TOKEN in path for path in asked), "nor one with a session"
     assert not any(LINE in path or USER in path for path in asked)
     with closing(sqlite3.connect(tmp_path / "data" / "catalog.sqlite3")) as catalog:
         reasons = dict(catalog.execute("SELECT url, reason FROM catalog_entries WHERE work_id LIKE 'url-%'").fetchall())

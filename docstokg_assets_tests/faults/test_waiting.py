@@ -73,9 +73,15 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.requirement("TRU-4", "HTTP-4")
-@pytest.mark.parametrize("status", STATUSES)
-@pytest.mark.parametrize("kind", REQUESTS)
-@pytest.mark.parametrize("seconds", [30, 3600])
+@pytest.mark.parametrize(
+    ("kind", "status", "seconds"),
+    [
+        *(("page", status, 3600) for status in STATUSES),
+        *((kind, status, 3600) for kind in REQUESTS for status in ("404 Not Found", "503 Busy") if kind != "page"),
+        ("page", "404 Not Found", 30),
+        ("guess", "503 Busy", 30),
+    ],
+)
 def test_fault_55_retry_after_closes_the_host_whatever_becomes_of_the_request(
     polite: Callable[..., Any],
     serve: Callable[..., Any],
