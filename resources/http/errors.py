@@ -10,6 +10,7 @@
     ├── BreakerOpen             breaker-open        the host failed again and again and is left alone
     ├── TransportError          something was sent, no whole answer came
     │   ├── ConnectionFailed    conn-error
+    │   │   └── KeptConnectionLost                  a connection kept from an earlier request, closed before any byte came
     │   ├── TlsFailed           tls-error
     │   ├── DeadlineExceeded    timeout
     │   ├── ProtocolViolation   protocol-error
@@ -81,6 +82,10 @@ class TransportError(HttpError):
 
 class ConnectionFailed(TransportError):
     reason = Reason.CONN_ERROR
+
+
+class KeptConnectionLost(ConnectionFailed):
+    """Servers may close a kept connection at any time. It says nothing about the host or the request."""
 
 
 class TlsFailed(TransportError):

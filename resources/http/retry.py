@@ -24,6 +24,7 @@ from resources.http.errors import (
     DeadlineExceeded,
     HostClosed,
     HttpError,
+    KeptConnectionLost,
 )
 from resources.http.exchange import Context, Pause, Reply, Send, Step, reason_of_status
 from resources.http.host_state import PROBES_OUT_S, HostStateCache
@@ -115,7 +116,7 @@ class RetryLoop:
         self._hosts, self._clock, self._rng = hosts, clock, rng
 
     def send(self, context: Context, send: Send) -> Generator[Step, Reply | None, Reply]:
-        tries = 0
+        tries, resent = 0, False
         with _PartialBody() as partial:
             while True:
                 yield from self._wait_while_closed(context, send, untried=not tries)
@@ -127,8 +128,13 @@ class RetryLoop:
                 if result is None:
                     continue  # the host was closed while this waited for its turn
                 partial.update(result)
-                tries += 1
                 self._report(context, send, result)
+                if isinstance(result, KeptConnectionLost) and _is_idempotent(context.request) and not resent:
+                    # sent once more over a new connection, with a permit and a token of its own
+                    resent = True
+                    _log_try(context, send, tries + 1, result, Again(0.0, result.reason))
+                    continue
+                tries += 1
                 decision = self._decide(context, tries, result)
                 if isinstance(decision, CloseHost):
                     self._close(context, send, tries, result, decision.delay_s)
@@ -220,11 +226,17 @@ class _PartialBody:
             self._unfinished = None
 
 
+def _is_idempotent(request: Request) -> bool:
+    return request.repeatable or request.verb in ("GET", "HEAD")
+
+
 def _host_failed(result: Reply | HttpError) -> bool | None:
     """Whether a try counts against its host: a connection error or a 5xx does, any other answer counts for it, and a broken
-    body or an error of our own making says nothing."""
+    body, a kept connection that was closed or an error of our own making says nothing."""
     if isinstance(result, Reply):
         return result.head.status >= 500
+    if isinstance(result, KeptConnectionLost):
+        return None
     if isinstance(result, ConnectionFailed | DeadlineExceeded):
         return True
     return False if isinstance(result, ContentRefused | BodyTooLarge) else None
