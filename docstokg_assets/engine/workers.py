@@ -2,6 +2,9 @@
 
 A worker sends one request, gives its permit back, advances the search that it was sent for (so parsing and storing are parallel
 as well) and posts what that search needs next. Workers never wait for limits; only requests that may go now are submitted.
+
+A worker whose answer crawls moves next to no bytes, so it does not count as busy: others take its place, up to a bound. Beyond
+that crawling answers hold at most a quarter of the places; those that have crawled for longest are given up.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ from resources.rate_limit.limiter import Allowance
 
 GRACE_S = 5.0  # for requests in flight, when the pass ends
 _AFTER_INTERRUPT_S = 0.5
+_LOOK_S = 0.25  # so often a pool without room looks which answers crawl
+_APART_PER_WORKER = 8  # crawling answers that do not count as busy, as many as there are works under way,
+_MOST_APART = 256  # and at most so many
+_PATIENCE_S = 10.0  # before a crawling answer is given up because there are too many
 
 
 class Event(NamedTuple):
@@ -32,6 +39,11 @@ class Event(NamedTuple):
     sent: bool = False
 
 
+class _InFlight(NamedTuple):
+    host: str
+    send: Send
+
+
 class WorkerPool:
     """All methods are for the dispatcher's thread, except `post` and `wake`."""
 
@@ -39,20 +51,41 @@ class WorkerPool:
         self._client, self._count, self._clock = client, count, clock
         self._jobs: SimpleQueue[tuple[Task, Send, Allowance, int] | None] = SimpleQueue()
         self._inbox: SimpleQueue[Event | None] = SimpleQueue()  # None: wake up, nothing to handle
-        self._in_flight: dict[int, str] = {}  # id of task -> host
+        self._in_flight: dict[int, _InFlight] = {}  # by id of task
+        self._crawling: set[int] = set()  # of these, when they were last looked at
+        self._next_look = 0.0
+        self._apart = min(max(64, _APART_PER_WORKER * count), _MOST_APART)
+        self._threads = 0
         self._hosts: set[str] = set()  # asked since `active_hosts` was last called
 
     def start(self, advance: Callable[[Task, Reply | HttpError | None], Next]) -> None:
-        for number in range(self._count):
-            name = f"worker-{number:02}"
-            threading.Thread(target=self._work, args=(advance,), name=name, daemon=True).start()
+        self._advance = advance
+        for _ in range(self._count):
+            self._add_thread()
+
+    def _add_thread(self) -> None:
+        name = f"worker-{self._threads:02}"
+        self._threads += 1
+        threading.Thread(target=self._work, args=(self._advance,), name=name, daemon=True).start()
 
     def has_room(self) -> bool:
-        return len(self._in_flight) < self._count
+        if len(self._in_flight) >= self._count and self._clock.monotonic() >= self._next_look:
+            self._look_for_crawlers()
+        return len(self._in_flight) - min(len(self._crawling), self._apart) < self._count
+
+    def _look_for_crawlers(self) -> None:
+        self._next_look = self._clock.monotonic() + _LOOK_S
+        slow = self._client.wire.crawlers()
+        self._crawling = {task for task, request in self._in_flight.items() if id(request.send) in slow}
+        too_many = len(self._crawling) - self._apart - self._count // 4
+        if too_many > 0:
+            self._client.wire.give_up(too_many, _PATIENCE_S)
 
     def submit(self, task: Task, send: Send, allowance: Allowance, waited_s: float) -> None:
         """Send a request for which a permit and a token are taken."""
-        self._in_flight[id(task)] = send.host
+        self._in_flight[id(task)] = _InFlight(send.host, send)
+        if len(self._in_flight) > self._threads:
+            self._add_thread()
         self._hosts.add(send.host)
         self._jobs.put((task, send, allowance, round(waited_s * 1000)))
 
@@ -71,6 +104,7 @@ class WorkerPool:
             while True:
                 if event is not None:
                     self._in_flight.pop(id(event.task), None)
+                    self._crawling.discard(id(event.task))
                     yield event
                 event = self._inbox.get_nowait()
         except Empty:
@@ -78,7 +112,7 @@ class WorkerPool:
 
     def active_hosts(self) -> tuple[str, ...]:
         """Hosts that were asked since the last call, or are being asked."""
-        hosts, self._hosts = self._hosts, set(self._in_flight.values())
+        hosts, self._hosts = self._hosts, {request.host for request in self._in_flight.values()}
         return tuple(sorted(hosts))
 
     def shut_down(self, handle_events: Callable[[float], None]) -> None:
@@ -93,7 +127,7 @@ class WorkerPool:
                 self._client.wire.interrupt()
                 interrupted, end = True, self._clock.monotonic() + _AFTER_INTERRUPT_S
             handle_events(max(0.05, min(left, 0.25)))
-        for _ in range(self._count):
+        for _ in range(self._threads):
             self._jobs.put(None)
 
     def _work(self, advance: Callable[[Task, Reply | HttpError | None], Next]) -> None:

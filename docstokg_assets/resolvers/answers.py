@@ -11,6 +11,7 @@ from docstokg_assets.domain.identifiers import normalize_doi
 from docstokg_assets.domain.json_access import text
 from docstokg_assets.domain.plans import Candidate
 from docstokg_assets.resolvers.registry import ResolverResult
+from resources.http.exchange import reason_of_status
 from resources.http.messages import BatchableRequest, Request, Response, Role
 from resources.records import Reason
 
@@ -74,12 +75,10 @@ def failure(response: Response) -> ResolverResult | None:
     note = f"HTTP {response.status}"
     if response.status in (404, 410):
         return nothing(note)
-    if response.status == 429:
-        return ResolverResult(reason=Reason.RATE_LIMITED, note=note)
     if response.status in (401, 403):
         note += ", as for a key that is missing or wrong"
-    reason = Reason.HTTP_5XX if response.status >= 500 else Reason.HTTP_4XX
-    return ResolverResult(reason=reason, note=note)
+    reason = reason_of_status(response.status)
+    return ResolverResult(reason=Reason.HTTP_4XX if reason is Reason.OK else reason, note=note)
 
 
 def bad_answer(note: str) -> ResolverResult:

@@ -24,7 +24,7 @@ NEXT = Pause(1.0, "a", Reason.BACKOFF)
 class FakeClient:
     def __init__(self, reply: Any = "reply", held: bool = False) -> None:
         self.limiter, self.reply, self.cut = FakeLimiter(), reply, threading.Event()
-        self.wire = SimpleNamespace(interrupt=self.cut.set)
+        self.wire = SimpleNamespace(interrupt=self.cut.set, crawlers=dict)
         self.held = held
 
     def send(self, *_: Any) -> Any:
@@ -89,6 +89,31 @@ def test_waking_ends_the_wait_without_an_event() -> None:
     one = task()
     pool.post(one, NEXT)
     assert list(pool.events(0.0)) == [Event(one, NEXT)]
+
+
+@pytest.mark.requirement("TRU-5")
+def test_others_take_the_place_of_a_worker_whose_answer_crawls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_LOOK_S", 0.0)
+    client, slow, given_up = FakeClient(held=True), dict[int, Any](), list[Any]()
+    client.wire.crawlers, client.wire.give_up = lambda: slow, lambda *what: given_up.append(what)
+    pool = WorkerPool(cast("Any", client), 1, SystemClock())
+    pool.start(lambda *_: NEXT)
+    allowance, tasks = client.limiter.policy_for("a", "metadata"), [task() for _ in range(66)]
+    for one in tasks[:65]:  # one place, and 64 that do not count
+        send = send_to("a")
+        pool.submit(one, send, allowance, 0.0)
+        assert not pool.has_room()
+        slow[id(send)] = send  # and keeps it, so that no other has its id
+        assert pool.has_room() == (one is not tasks[64]) and bool(given_up) == (one is tasks[64])
+    assert given_up[0] == (1, workers._PATIENCE_S)
+    slow.popitem()
+    assert not pool.has_room(), "the last one moves bytes again"
+    client.cut.set()
+    seen = list[Event]()
+    while len(seen) < 65:
+        seen.extend(pool.events(5.0))
+    assert pool.has_room()
+    pool.shut_down(lambda timeout: None)
 
 
 @pytest.mark.requirement("HTTP-10")

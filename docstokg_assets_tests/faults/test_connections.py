@@ -81,7 +81,8 @@ def test_fault_09_10_the_total_deadline_holds_within_a_tenth_wherever_it_drips(
         thread.join(30)
     assert sorted(took) == sorted(urls), took
     assert all(seconds <= 1.1 * DEADLINE for seconds in took.values()), took
-    assert min(took["body"], took["head"]) >= 0.9 * DEADLINE, took  # of a handshake the time to connect is the limit
+    assert took["body"] >= 0.9 * DEADLINE, took
+    assert took["head"] < 0.9 * DEADLINE and took["handshake"] < 0.9 * DEADLINE, took  # each has a limit of its own
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,15 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     mix = {"robots": 0, "bad_status": 0}
     with Sandbox.start(folder, works_per_year=8, years=(2024, 2024), mix=mix, enforce_limits=False) as running:
         for name, host in (("good", FILES), ("late", BUSY), ("gone", BROKEN)):
-            link = f"https://{host}/{name}.pdf?token={TOKEN}&amp;x=1"
+            link = f"https://{host}/{name}.pdf;jsessionid={TOKEN}?token={TOKEN}&amp;ticket={TOKEN}&amp;x=1"
             page = f'<html><meta name="citation_pdf_url" content="{link}"><p>A page.</p></html>'
             cookie = {"Set-Cookie": f"session={COOKIE}", "X-Api-Key": COOKIE, "Cache-Control": "max-age=9999"}
             running.add_fault(host=PAGES, path=f"/{name}", status=200, body=page, type="text/html", headers=cookie)
         moved = f"https://me:{HOP}@{PAGES}/good?api_key={HOP}"
         running.add_fault(host=PAGES, path="/moved", status=301, headers={"Location": moved})
+        session = f"https://{PAGES}/good;jsessionid={HOP}?ticket={HOP}&sid={HOP}#access_token={HOP}"
+        running.add_fault(host=PAGES, path="/session", status=302, headers={"Location": session})
+        running.add_fault(host=PAGES, path="/good;*", status=404)
         running.add_fault(host=FILES, path="/good.pdf*", status=200, body_hex=PDF.hex(), type="application/pdf")
         running.add_fault(host=BUSY, path="/late.pdf*", status=503, headers={"Retry-After": "55"})
         running.add_fault(host=BROKEN, path="/gone.pdf*", close=True)
@@ -163,6 +166,9 @@ def test_fault_20_no_output_of_the_program_shows_a_secret(box: Sandbox, tmp_path
         f"https://{PAGES}/late",
         f"https://{PAGES}/gone",
         f"https://{PAGES}/moved",
+        f"https://{PAGES}/session",
+        f"https://{PAGES}/(S({LINE}))/late;jsessionid={LINE}#id_token={LINE}",
+        f"https://{FILES}/good.pdf?sid={LINE}&ticket={LINE}&y=2#access_token={LINE}",
         f"https://nowhere.example/x.pdf?X-Amz-Signature={LINE}",
         f"ftp://me:{ASIDE}@{FILES}/x.pdf?api_key={ASIDE}",
     ]

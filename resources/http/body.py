@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from resources.http.coding import decoded
-from resources.http.errors import BROKEN_TRANSFERS, BodyTooLarge, BodyTooShort, BodyTruncated
+from resources.http.errors import BROKEN_TRANSFERS, BodyTooLarge, BodyTooShort, BodyTruncated, ProtocolViolation
 from resources.http.exchange import Reply, Send
 from resources.http.messages import BodySink, ResponseHead, Unfinished
 from resources.http.watchdog import Watched
 from resources.http.wire_errors import translate_wire_errors
+
+_MANY_CHUNKS = 100_000  # from then on,
+_LEAST_CHUNK = 16  # they have so many bytes on average
 
 
 class Body:
@@ -22,16 +25,26 @@ class Body:
         self.as_sent = True
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._checked(lambda: decoded(self._looked_at(), self._raw.headers.get("content-encoding", "")))
+        coding = self._raw.headers.get("content-encoding", "")
+        return self._checked(lambda: decoded(self._looked_at(), coding, self._watched.check))
 
     def rest(self) -> Iterator[bytes]:
         """The rest of a body that began earlier; it cannot be decoded."""
-        return self._checked(lambda: self._raw.stream(self._size, decode_content=False))
+        return self._checked(self._received)
 
     def _looked_at(self) -> Iterator[bytes]:
-        pieces = self._raw.stream(self._size, decode_content=False)
-        for number, piece in enumerate(pieces):
+        for number, piece in enumerate(self._received()):
             self.as_sent = self.as_sent and not (number == 0 and piece.startswith(b"\x1f"))
+            yield piece
+
+    def _received(self) -> Iterator[bytes]:
+        """The bytes as they come: of a chunked body, chunk by chunk. One of tiny chunks costs much and brings little."""
+        size = 0
+        for number, piece in enumerate(self._raw.stream(self._size, decode_content=False)):
+            self._watched.check()
+            size += len(piece)
+            if number > _MANY_CHUNKS and size < _LEAST_CHUNK * number:
+                raise ProtocolViolation(f"{number} chunks of the body hold {size} bytes")
             yield piece
 
     def _checked(self, pieces: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:

@@ -1,63 +1,82 @@
 """Undoes content codings piece by piece, and says when a coded body ended early, which the HTTP libraries do not notice.
 
-Pieces are small, so that whoever takes them can stop a body that unfolds without end. Real codings that we never ask for are
-refused; any other word in that header means nothing, and servers write all kinds of them. A text or PDF that arrives as gzip
-though no header says so is unwrapped once.
+Pieces are small, so that whoever takes them can stop a body that unfolds without end. A body that unfolds to nothing gives no
+piece to stop at: every coding may take in only so much more than it gives out, and `check`, which raises when the request is
+past its deadline or cut, is called for each step of each coding. Real codings that we never ask for are refused; any other word
+in that header means nothing, and servers write all kinds of them. A text or PDF that arrives as gzip though no header says so is
+unwrapped once.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from resources.http.errors import BodyTruncated, ProtocolViolation
 
 _MOST_CODINGS = 5
 _PIECE = 65_536
+_FREE_INPUT = 1_048_576  # bytes that a coding may take in before it must have given something out,
+_MOST_WASTE = 4  # and beyond that, so many for each byte that it gives out: packed data is not larger than plain data
+_MEMBER_COST = 1_024  # each member of a gzip file counts as so many bytes more, because beginning one takes time
 _LOOKED_AT = 2048  # bytes of a body that may be gzip without saying so
 _GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
 _GZIP_START = b"\x1f\x8b\x08"
+_MEMBER_START = _GZIP_START[:2]
 _NOT_ASKED_FOR = frozenset({"br", "zstd", "compress", "x-compress", "dcb", "dcz"})
 
 
-def decoded(chunks: Iterable[bytes], content_encoding: str) -> Iterator[bytes]:
-    """The body as it was before it was coded. BodyTruncated when it is not whole, ProtocolViolation above five codings or when
-    one of them was never asked for."""
+def decoded(chunks: Iterable[bytes], content_encoding: str, check: Callable[[], None]) -> Iterator[bytes]:
+    """The body as it was before it was coded. BodyTruncated when it is not whole, ProtocolViolation above five codings, when
+    one of them was never asked for, or when one holds next to nothing."""
     codings = [coding.strip().lower() for coding in content_encoding.split(",")]
     if len(codings) > _MOST_CODINGS:
         raise ProtocolViolation(f"{len(codings)} content codings, more than {_MOST_CODINGS}")
     for coding in reversed(codings):
         if coding in ("gzip", "x-gzip", "deflate"):
-            chunks = _inflated(chunks, coding)
+            chunks = _inflated(chunks, coding, check)
         elif coding in _NOT_ASKED_FOR:
             chunks = _refused(chunks, coding)
-    return _unwrapped(chunks)
+    return _unwrapped(chunks, check)
 
 
-def _inflated(chunks: Iterable[bytes], coding: str) -> Iterator[bytes]:
+def _inflated(chunks: Iterable[bytes], coding: str, check: Callable[[], None]) -> Iterator[bytes]:
     stream = None
+    taken = given = 0
+    held = b""  # a single byte that tells nothing before the next one has come
     for chunk in chunks:
-        data = chunk
-        if stream is None and data:
+        data, held = held + chunk if held else chunk, b""
+        if stream is None and len(data) > 1:
             stream = zlib.decompressobj(_window(coding, data))
-        while data and stream is not None:
-            if stream.eof:
-                if not data.startswith(b"\x1f\x8b"):
-                    break  # padding behind the end, which everybody ignores
+        while data:
+            check()
+            if stream is None or (stream.eof and data == _MEMBER_START[:1]):
+                held = data
+                break
+            if stream.eof and data.startswith(_MEMBER_START):
                 stream = zlib.decompressobj(_GZIP)  # another member of the same file
-            try:
-                piece = stream.decompress(data, _PIECE)
-            except zlib.error:
-                raise BodyTruncated(f"the {coding} coding of the body cannot be read") from None
-            data = stream.unconsumed_tail or stream.unused_data
+                taken += _MEMBER_COST
+            piece, rest = _step(stream, data, coding)
+            taken, given, data = taken + len(data) - len(rest), given + len(piece), rest
+            if taken > _FREE_INPUT + _MOST_WASTE * given:
+                raise ProtocolViolation(f"the {coding} coding of the body holds next to nothing")
             if piece:
                 yield piece
-    if stream is not None:
-        if rest := stream.flush():
-            yield rest
-        if not stream.eof:
-            raise BodyTruncated(f"the {coding} coding of the body ended early")
+    if stream is not None and (last := stream.flush()):
+        yield last
+    if held if stream is None else not stream.eof:
+        raise BodyTruncated(f"the {coding} coding of the body ended early")
+
+
+def _step(stream: zlib._Decompress, data: bytes, coding: str) -> tuple[bytes, bytes]:
+    """A piece of what `data` holds, and the rest of `data`."""
+    if stream.eof:
+        return b"", b""  # padding behind the end, which everybody ignores
+    try:
+        return stream.decompress(data, _PIECE), stream.unconsumed_tail or stream.unused_data
+    except zlib.error:
+        raise BodyTruncated(f"the {coding} coding of the body cannot be read") from None
 
 
 def _refused(chunks: Iterable[bytes], coding: str) -> Iterator[bytes]:
@@ -68,7 +87,7 @@ def _refused(chunks: Iterable[bytes], coding: str) -> Iterator[bytes]:
         yield chunk
 
 
-def _unwrapped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _unwrapped(chunks: Iterable[bytes], check: Callable[[], None]) -> Iterator[bytes]:
     """Undoes a gzip coding that no header names, where a text or a PDF is inside; once, so that it cannot be nested."""
     pieces = iter(chunks)
     start = next(pieces, b"")
@@ -77,7 +96,7 @@ def _unwrapped(chunks: Iterable[bytes]) -> Iterator[bytes]:
             break
         start += more
     whole = chain((start,) if start else (), pieces)
-    return _inflated(whole, "gzip") if _hides_a_text(start) else whole
+    return _inflated(whole, "gzip", check) if _hides_a_text(start) else whole
 
 
 def _hides_a_text(start: bytes) -> bool:

@@ -6,6 +6,7 @@ Built on requests and urllib3. `refuse_private_peer` of `guard.py` checks every 
 from __future__ import annotations
 
 import http.client
+import io
 import socket
 import ssl
 from pathlib import Path
@@ -20,6 +21,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 from resources.http.errors import AddressRefused
 from resources.http.guard import refuse_private_peer
 from resources.http.settings import HttpSettings
+from resources.http.watchdog import Watched
 
 if TYPE_CHECKING:
     from resources.http.wire import Wire
@@ -79,10 +81,41 @@ def tls_context(verify: bool, ca_bundle: Path | None) -> ssl.SSLContext:
     return context
 
 
-class _Response(http.client.HTTPResponse):
-    """Skip all interim answers (1xx), up to a limit; the standard library skips only 100, and without end."""
+class _CountedBytes(io.RawIOBase):
+    """The bytes of a socket, counted for the request that waits for them."""
 
+    def __init__(self, raw: Any, watched: Watched) -> None:
+        self._raw, self._watched = raw, watched
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        count: int | None = self._raw.readinto(buffer)
+        self._watched.received += count or 0
+        return count
+
+    def fileno(self) -> int:
+        number: int = self._raw.fileno()
+        return number
+
+    def close(self) -> None:
+        try:
+            self._raw.close()
+        finally:
+            super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """Count what comes. Skip all interim answers (1xx), up to a limit; the standard library skips only 100, and without end."""
+
+    wire: ClassVar[Wire]
+    fp: Any
     _interim = 0
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp = io.BufferedReader(_CountedBytes(self.fp.detach(), self.wire.watchdog.current))
 
     def _read_status(self) -> tuple[str, int, str]:
         version, status, reason = super()._read_status()  # type: ignore[misc]
@@ -98,7 +131,6 @@ class _Connection(HTTPConnection):
     """Have the guard check every address before it is dialled, and the watchdog know the socket before anything is waited for."""
 
     wire: ClassVar[Wire]
-    response_class = _Response
     _handle: socket.socket | None = None
 
     def connect(self) -> None:
@@ -132,6 +164,7 @@ class _Connection(HTTPConnection):
             sock.settimeout(min(self.timeout or left, left))
             # A second handle, because TLS takes the first one away for as long as its handshake lasts.
             self._handle = sock.dup()
+            self.wire.watchdog.current.dialled = True
             self.wire.watchdog.uses(self._handle)
             sock.connect(address)
         except BaseException:
@@ -142,14 +175,18 @@ class _Connection(HTTPConnection):
         return sock
 
     def getresponse(self) -> Any:
-        self.wire.watchdog.uses(self.sock)
-        return super().getresponse()
+        watchdog = self.wire.watchdog
+        watchdog.awaits_head(self.sock, self.timeout)
+        answer = super().getresponse()
+        watchdog.head_came()
+        return answer
 
 
 def pool_classes(wire: Wire) -> dict[str, Any]:
     """The connection pool classes of one wire, which know it."""
-    plain = type("Plain", (_Connection,), {"wire": wire})
-    secure = type("Secure", (_Connection, HTTPSConnection), {"wire": wire})
+    shared = {"wire": wire, "response_class": type("Response", (_Response,), {"wire": wire})}
+    plain = type("Plain", (_Connection,), shared)
+    secure = type("Secure", (_Connection, HTTPSConnection), shared)
     return {
         "http": type("PlainPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
         "https": type("SecurePool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),

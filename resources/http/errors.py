@@ -10,6 +10,7 @@
     ├── BreakerOpen             breaker-open        the host failed again and again and is left alone
     ├── TransportError          something was sent, no whole answer came
     │   ├── ConnectionFailed    conn-error
+    │   │   └── KeptConnectionLost                  a connection kept from an earlier request, closed before any byte came
     │   ├── TlsFailed           tls-error
     │   ├── DeadlineExceeded    timeout
     │   ├── ProtocolViolation   protocol-error
@@ -32,7 +33,7 @@ from resources.errors import ExplainedError
 from resources.records import Reason
 
 if TYPE_CHECKING:
-    from resources.http.messages import Unfinished
+    from resources.http.messages import ResponseHead, Unfinished
 
 
 class HttpError(ExplainedError):
@@ -44,6 +45,7 @@ class HttpError(ExplainedError):
         self.until = until  # epoch seconds, where waiting would help
         # the beginning of a body that broke off, where its rest can be requested
         self.unfinished: Unfinished | None = None
+        self.head: ResponseHead | None = None  # of the answer, where only its body failed
 
 
 class RefusedError(HttpError):
@@ -84,6 +86,10 @@ class TransportError(HttpError):
 
 class ConnectionFailed(TransportError):
     reason = Reason.CONN_ERROR
+
+
+class KeptConnectionLost(ConnectionFailed):
+    """Servers may close a kept connection at any time. It says nothing about the host or the request."""
 
 
 class TlsFailed(TransportError):

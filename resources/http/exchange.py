@@ -95,6 +95,8 @@ def reason_of_status(status: int) -> Reason:
     """The reason token of a final HTTP status."""
     if status == 429:
         return Reason.RATE_LIMITED
+    if status == 408:
+        return Reason.TIMEOUT
     if status >= 500:
         return Reason.HTTP_5XX
     return Reason.HTTP_4XX if status >= 400 else Reason.OK

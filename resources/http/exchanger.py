@@ -22,7 +22,7 @@ from resources.http.headers import request_headers
 from resources.http.host_state import HostStateCache
 from resources.http.messages import Request, Response, Role
 from resources.http.redirects import RedirectChain
-from resources.http.retry import RetryLoop
+from resources.http.retry import RetryLoop, parse_retry_after
 from resources.http.robots import RobotsCache, check_robots
 from resources.http.settings import HttpSettings
 from resources.records import Reason, Status
@@ -41,7 +41,7 @@ class Exchanger:
         cache: HttpCache | None = None,
     ) -> None:
         self.settings = settings
-        self._robots, self._cache = robots, cache
+        self._robots, self._cache, self._clock = robots, cache, clock
         self._retries = RetryLoop(hosts, clock, rng)
         self._cookies = CookieStore(clock)
 
@@ -85,6 +85,22 @@ class Exchanger:
                 answer = head.status, chain.url, head.headers, reply.body, reply.payload
                 keep = partial(_call_all, unjudged)
                 return Response(*answer, tuple(chain.hops), reply.elapsed_ms, keep=keep)
+            if cached is None:
+                yield from self._wait_before_following(context, chain, reply)
+
+    def _wait_before_following(
+        self, context: Context, chain: RedirectChain, reply: Reply
+    ) -> Generator[Step, Reply | None, None]:
+        """A redirect may say how long to wait before its target is requested; that concerns this request alone."""
+        now = self._clock.wall()
+        if not (asked := parse_retry_after(reply.head.headers.get("retry-after"), now)):
+            return
+        host = host_of(chain.url)
+        if asked > context.retry.max_retry_after_s:
+            late = HostClosed(f"the redirect to {host} asks for {asked:.0f} s first", url=chain.url, until=now + asked)
+            _log_refusal(context, chain.url, late)
+            raise late
+        yield Pause(asked, host, Reason.RETRY_AFTER)
 
     def _send(self, context: Context, chain: RedirectChain, headers: Mapping[str, str], delay: float | None) -> Send:
         request = context.request

@@ -1,7 +1,8 @@
 """Retries: the pure decision after one try (repeat after a delay, give up, close the host), and the loop that carries it out.
 
-A 429 or 503 with Retry-After is handled here: a short pause is waited for, a longer one closes the host for everybody. There is
-no other retry logic in the system; sessions and adapters are made with none. Nothing here sleeps.
+Retry-After is handled here. Every 4xx and 5xx answer that has it closes the host for everybody until then, also where its own
+request is not repeated; a request that is to be repeated waits for a short pause and ends at a longer one. There is no other
+retry logic in the system; sessions and adapters are made with none. Nothing here sleeps.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from resources.clock import Clock
 from resources.http.breaker import Phase
@@ -23,6 +24,7 @@ from resources.http.errors import (
     DeadlineExceeded,
     HostClosed,
     HttpError,
+    KeptConnectionLost,
 )
 from resources.http.exchange import Context, Pause, Reply, Send, Step, reason_of_status
 from resources.http.host_state import PROBES_OUT_S, HostStateCache
@@ -72,17 +74,17 @@ def decide(
     now: float,
 ) -> Decision:
     """`tries` have been made so far, the last one ended with `answer`: a status, or the error that came instead of one.
-    `now` is the wall time, for the dates of servers."""
+    `headers` are those of a 4xx or 5xx answer, of other answers they do not count; `now` is the wall time, for their dates."""
+    asked = parse_retry_after(headers.get("retry-after"), now)
     if isinstance(answer, int):
-        if answer not in settings.retry_statuses:
-            return Settled()
-        asked = parse_retry_after(headers.get("retry-after"), now)
-        if asked is not None and asked > settings.max_retry_after_s:
-            return CloseHost(asked)
+        asked = asked if answer >= 400 else None
+        again = answer in settings.retry_statuses
     else:
-        if not isinstance(answer, RETRIED_ERRORS):
-            return Settled()
-        asked = None
+        again = isinstance(answer, RETRIED_ERRORS)
+    if not again:
+        return Settled(asked)
+    if asked is not None and asked > settings.max_retry_after_s:
+        return CloseHost(asked)
     if tries >= settings.max_attempts:
         return Settled(asked)
     delay = backoff(settings, tries - 1, rng)
@@ -114,7 +116,7 @@ class RetryLoop:
         self._hosts, self._clock, self._rng = hosts, clock, rng
 
     def send(self, context: Context, send: Send) -> Generator[Step, Reply | None, Reply]:
-        tries = 0
+        tries, resent = 0, False
         with _PartialBody() as partial:
             while True:
                 yield from self._wait_while_closed(context, send, tries)
@@ -126,8 +128,13 @@ class RetryLoop:
                 if result is None:
                     continue  # the host was closed while this waited for its turn
                 partial.update(result)
-                tries += 1
                 self._report(context, send, result)
+                if isinstance(result, KeptConnectionLost) and _is_idempotent(context.request) and not resent:
+                    # sent once more over a new connection, with a permit and a token of its own
+                    resent = True
+                    _log_try(context, send, tries + 1, result, Again(0.0, result.reason))
+                    continue
+                tries += 1
                 decision = self._decide(context, tries, result)
                 if isinstance(decision, CloseHost):
                     self._close(context, send, tries, result, decision.delay_s)
@@ -137,21 +144,26 @@ class RetryLoop:
                     _log_try(context, send, tries, result, decision)
                     yield Pause(decision.delay_s, send.host, decision.reason)
                     continue
-                _log_try(context, send, tries, result)
+                _log_try(context, send, tries, result, retry_after_s=decision.retry_after_s)
                 if isinstance(result, HttpError):
                     raise result
                 return result
 
     def _decide(self, context: Context, tries: int, result: Reply | HttpError) -> Decision:
-        request, now = context.request, self._clock.wall()
-        if isinstance(result, HttpError):
-            return decide(context.retry, tries, result, {}, self._rng, now) if request.repeatable else Settled()
-        status, headers = result.head.status, result.head.headers
-        if not request.repeatable and status != 429:
-            return Settled()
-        if request.final is not None and request.final(status, headers, result.body):
-            return Settled()
-        return decide(context.retry, tries, status, headers, self._rng, now)
+        request, head = context.request, result.head
+        status = head.status if head is not None else 0
+        headers = head.headers if head is not None and status >= 400 else {}
+        answer: int | HttpError = result if isinstance(result, HttpError) else status
+        if (
+            isinstance(result, Reply)
+            and request.final is not None
+            and request.final(status, result.head.headers, result.body)
+        ):
+            return Settled()  # it speaks of this request and not of the host
+        decision = decide(context.retry, tries, answer, headers, self._rng, self._clock.wall())
+        if isinstance(decision, Again) and not request.repeatable and answer != 429:
+            return Settled(decision.retry_after_s)
+        return decision
 
     def _wait_while_closed(self, context: Context, send: Send, tries: int) -> Generator[Step, Reply | None, None]:
         while (closed := self._closed(send, tried=tries > 0 and not context.patient)) is not None:
@@ -180,7 +192,7 @@ class RetryLoop:
             reason = Reason.BREAKER_OPEN if phase is Phase.OPEN else None
             context.log.write(context.request, send.url, _BREAKER_STATUS[phase], reason, retry_after_s=pause)
 
-    def _close(self, context: Context, send: Send, tries: int, result: Reply | HttpError, seconds: float) -> None:
+    def _close(self, context: Context, send: Send, tries: int, result: Reply | HttpError, seconds: float) -> NoReturn:
         until = self._clock.wall() + seconds
         self._hosts.close(send.host, until, str(Reason.RETRY_AFTER))
         _log_try(context, send, tries, result, Again(0.0, Reason.RETRY_AFTER, seconds), closing=True)
@@ -215,11 +227,17 @@ class _PartialBody:
             self._unfinished = None
 
 
+def _is_idempotent(request: Request) -> bool:
+    return request.repeatable or request.verb in ("GET", "HEAD")
+
+
 def _host_failed(result: Reply | HttpError) -> bool | None:
     """Whether a try counts against its host: a connection error or a 5xx does, any other answer counts for it, and a broken
-    body or an error of our own making says nothing."""
+    body, a kept connection that was closed or an error of our own making says nothing."""
     if isinstance(result, Reply):
         return result.head.status >= 500
+    if isinstance(result, KeptConnectionLost):
+        return None
     if isinstance(result, ConnectionFailed | DeadlineExceeded):
         return True
     return False if isinstance(result, ContentRefused | BodyTooLarge) else None
@@ -233,16 +251,17 @@ def _log_try(
     again: Again | None = None,
     *,
     closing: bool = False,
+    retry_after_s: float | None = None,
 ) -> None:
     request = context.request
     status, reason = _status_of(request, result)
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"retry_after_s": retry_after_s}
     extra: dict[str, Any] = {}
     if isinstance(result, HttpError):
         extra = {"error": str(result)[:300], "cause": str(result.reason)}
     else:
         head, payload = result.head, result.payload
-        fields = {"headers": head.headers, "http_status": head.status, "elapsed_ms": result.elapsed_ms}
+        fields |= {"headers": head.headers, "http_status": head.status, "elapsed_ms": result.elapsed_ms}
         fields["bytes_written"] = result.bytes_read if payload is not None else None
         # a sink that hashed the body says which bytes these were
         extra = {

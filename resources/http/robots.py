@@ -41,7 +41,8 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class RobotsRules:
-    """robots.txt of one site by RFC 9309: a 4xx allows all; a 5xx or no answer forbids all for now."""
+    """robots.txt of one site by RFC 9309: a 4xx allows all; a 5xx or no answer forbids all for now. So do the 4xx that speak
+    of the moment (408, 429)."""
 
     parser: Protego | None
     available: bool
@@ -50,7 +51,7 @@ class RobotsRules:
 
     @classmethod
     def parse(cls, status: int | None, body: str, fetched_at: float, ttl_s: float) -> RobotsRules:
-        if status is None or status >= 500 or status == 429:
+        if status is None or status >= 500 or status in (408, 429):
             return cls(None, False, fetched_at + UNAVAILABLE_FOR_S)
         text = body if 200 <= status < 300 else ""
         return cls(Protego.parse(text), True, fetched_at + ttl_s, len(text) + _MIN_WEIGHT)

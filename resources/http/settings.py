@@ -57,7 +57,7 @@ class HttpSettings(Section):
     allow_private_hosts: tuple[str, ...] = Field((), description="hosts that may have private or loopback addresses")
     timeout: float | None = Field(None, gt=0, description="short for timeout_connect_s and timeout_read_s at once")
     timeout_connect_s: float = Field(10.0, gt=0, description="time to reach the host")
-    timeout_read_s: float = Field(60.0, gt=0, description="time without a byte")
+    timeout_read_s: float = Field(60.0, gt=0, description="time without a byte; for the head of an answer, in total")
     deadline_s: float = Field(300.0, gt=0, description="total time of one answer, body included")
     max_redirects: int = Field(10, ge=0, le=30, description="hops after which it is a loop")
     max_page_bytes: int = Field(16 * 1024 * 1024, gt=0, description="cap of a metadata answer or landing page")

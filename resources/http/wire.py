@@ -1,8 +1,9 @@
 """Put one Send on the wire and read its answer, in the calling thread.
 
 Connections belong to limit groups: each group has its own adapters, lent to one thread at a time and holding one connection,
-so a group with one permit has one connection. Adapters retry nothing and follow no redirects. The watchdog knows every socket
-that is waited for. Connections are made in `connection.py`, bodies read in `body.py`, errors translated in `wire_errors.py`.
+so a group with one permit has one connection. Adapters retry nothing and follow no redirects. A host that closed a kept
+connection as the next request was sent gets a new one for each request from then on. The watchdog knows every socket that is
+waited for. Connections are made in `connection.py`, bodies read in `body.py`, errors translated in `wire_errors.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from requests.cookies import extract_cookies_to_jar
 
 from resources.http.body import Body, read_body
 from resources.http.connection import GroupAdapter, pool_classes, tls_context
-from resources.http.errors import HttpError, SchemeRefused
+from resources.http.errors import ConnectionFailed, HttpError, KeptConnectionLost, SchemeRefused
 from resources.http.exchange import Reply, Send
 from resources.http.messages import ResponseHead
 from resources.http.settings import HttpSettings
@@ -34,6 +35,7 @@ from resources.http.watchdog import Watchdog, Watched
 from resources.http.wire_errors import translate_wire_errors
 
 _IDLE_ADAPTERS = 256
+_MOST_UNKEPT = 10_000  # hosts
 # A URL that the library would leave as it is, at a cost: no character to quote, no folder to go up from.
 _PLAIN_URL = re.compile(
     r"https?://[a-z0-9.-]+(:\d+)?(/(?!\.)[\w.~!$&'()*+,;=:@-]*)+(\?[\w.~!$&'()*+,;=:@/?-]*)?", re.ASCII
@@ -54,6 +56,9 @@ class Wire:
         self._tls: tuple[tuple[bool, Path | None], ssl.SSLContext] | None = None
         self._idle: dict[str, deque[HTTPAdapter]] = {}  # by group, the one used longest ago first
         self._idle_count = 0
+        self._unkept: dict[
+            str, None
+        ] = {}  # hosts whose connections are not kept, in the order in which they were noticed
         self._closed = False
         self._lock = threading.Lock()
 
@@ -61,19 +66,27 @@ class Wire:
         """Send one request once and return its answer. HttpError when no whole answer came."""
         started = time.monotonic()
         prepared = _prepare(send)
-        deadline = started + self.settings.deadline_s
-        with self._adapter(group) as adapter, Watched(self.watchdog, send.url, deadline) as watched:
+        timeouts, ends = self._timeouts(send), started + self.settings.deadline_s
+        watched = Watched(self.watchdog, send.url, min(ends, started + sum(timeouts)), ends, send)
+        keep = send.host not in self._unkept
+        if not keep:
+            prepared.headers["Connection"] = "close"
+        with self._adapter(group, keep) as adapter, watched:
             try:
                 with translate_wire_errors(watched):
-                    answer: Any = adapter.send(prepared, timeout=self._timeouts(send), proxies=self._proxies())
+                    answer: Any = adapter.send(prepared, timeout=timeouts, proxies=self._proxies())
             except HttpError as error:
-                error.unfinished = send.unfinished  # no answer came, so it is worth as much as before
-                raise
+                failure = error
+                if type(error) is ConnectionFailed and not (watched.dialled or watched.received):
+                    self._keep_none(send.host, group)
+                    failure = KeptConnectionLost("the host closed a kept connection", url=send.url)
+                failure.unfinished = send.unfinished  # no answer came, so it is worth as much as before
+                raise failure from error
             try:
                 if "set-cookie" in answer.headers:
                     extract_cookies_to_jar(send.jar, prepared, answer)  # type: ignore[no-untyped-call]
                 head = ResponseHead(answer.status, send.url, {k.lower(): v for k, v in answer.headers.items()})
-                reply = read_body(send, head, Body(answer, self.chunk_bytes, watched))
+                reply = _read(send, head, Body(answer, self.chunk_bytes, watched))
             finally:
                 _release(answer)
         return replace(reply, elapsed_ms=round((time.monotonic() - started) * 1000), waited_ms=waited_ms)
@@ -91,14 +104,34 @@ class Wire:
             for adapter in adapters:
                 adapter.close()
 
+    def crawlers(self) -> dict[int, Watched]:
+        """The requests under way whose answers crawl, by the id of their Send."""
+        return self.watchdog.crawlers()
+
+    def give_up(self, most: int, patience_s: float) -> None:
+        """Cut so many of the answers that have crawled for longest, and at least for so long; their sends raise
+        DeadlineExceeded."""
+        self.watchdog.give_up(most, patience_s)
+
     @contextmanager
-    def _adapter(self, group: str) -> Iterator[HTTPAdapter]:
-        adapter = self._take_idle(group) or GroupAdapter(self)
+    def _adapter(self, group: str, keep: bool) -> Iterator[HTTPAdapter]:
+        adapter = (self._take_idle(group) if keep else None) or GroupAdapter(self)
         try:
             yield adapter
         finally:
-            for superfluous in self._put_idle(group, adapter):
+            for superfluous in self._put_idle(group, adapter) if keep else [adapter]:
                 superfluous.close()
+
+    def _keep_none(self, host: str, group: str) -> None:
+        """Keep no connection of this host any more, those that are idle included."""
+        with self._lock:
+            self._unkept[host] = None
+            if len(self._unkept) > _MOST_UNKEPT:
+                del self._unkept[next(iter(self._unkept))]
+            idle = self._idle.pop(group, ())
+            self._idle_count -= len(idle)
+        for adapter in idle:
+            adapter.close()
 
     def _take_idle(self, group: str) -> HTTPAdapter | None:
         with self._lock:
@@ -145,6 +178,14 @@ class Wire:
 
     def _proxies(self) -> dict[str, str]:
         return {"http": self.settings.proxy, "https": self.settings.proxy} if self.settings.proxy else {}
+
+
+def _read(send: Send, head: ResponseHead, body: Body) -> Reply:
+    try:
+        return read_body(send, head, body)
+    except HttpError as error:
+        error.head = head
+        raise
 
 
 def _release(answer: Any) -> None:
