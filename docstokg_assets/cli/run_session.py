@@ -16,6 +16,7 @@ from docstokg_assets.cli.exits import DISK_FULL, DONE, INCOMPLETE, INTERRUPTED, 
 from docstokg_assets.cli.output import print_message, stderr_console
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, StopSignals
 from docstokg_assets.reporting.rendering import format_time, plural
+from resources.errors import ExplainedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,6 +122,9 @@ class RunSession:
                 services.lake.files, config.data_root, scope, services.catalog, now, config.artifact_root
             )
             (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
+        except ExplainedError as error:
+            logging.getLogger(__name__).warning("could not write the report: %s", error)
+            return
         except Exception:
             logging.getLogger(__name__).warning("could not write the report", exc_info=True)
             return

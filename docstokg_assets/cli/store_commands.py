@@ -73,7 +73,7 @@ def gc(
 
     Removes nothing without --delete, and nothing while a run is in progress.
     """
-    from docstokg_assets.runs.orphans import delete_orphans, processes_at_work
+    from docstokg_assets.runs.orphans import delete_unnamed, processes_at_work
 
     config = load().value
     with open_catalog(config) as catalog:
@@ -82,13 +82,17 @@ def gc(
             fail(
                 f"runs are in progress ({', '.join(busy)}), and their files look like orphans. Run gc when they have ended."
             )
+        mark = catalog.names_mark()
         find = _quarantined if quarantine else _orphans
         listed, notes = find(catalog, store, older_than, delete)
-        removed = set(delete_orphans(store, dict.fromkeys(one.found for one in listed))) if delete else set()
+        files = dict.fromkeys(one.found for one in listed)
+        removed = set(delete_unnamed(catalog, store, files, mark)) if delete else set()
     place = store.place()
     if format == "json":
-        files = [one.as_json(removed) for one in listed]
-        typer.echo(json_text({"store": place, "bytes": _bytes({one.found for one in listed}), "files": files}))
+        told = [one.as_json(removed) for one in listed]
+        typer.echo(json_text({"store": place, "bytes": _bytes(files), "files": told}))
+        for note in notes:
+            typer.echo(note, err=True)
         return
     _print_table(place, listed)
     if listed:
@@ -114,6 +118,8 @@ def _orphans(
             "folder? Nothing was removed."
         )
     notes = []
+    if left.more:
+        notes.append(f"Not listed: {left.more:,} more orphans; run it again when these are removed.")
     if left.young:
         young = f"{plural(left.young, 'file')} younger than {hours:g} h"
         notes.append(f"Not listed: {young} that the catalog does not name (--older-than).")

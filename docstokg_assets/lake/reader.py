@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from tempfile import TemporaryDirectory
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
 from docstokg_assets.lake.views import every_row, open_lake
-from resources.lake.files import LakeFiles, quoted
+from resources.lake.files import LakeFiles
 
 _BATCH = 2_000
 _COLUMNS = tuple(name for name in WORK_FIELDS if name != "deleted")  # which is learnt after a record was kept
@@ -37,11 +36,8 @@ ON every_work.work_id = repeated.work_id AND every_work.fetched_at < repeated.la
 
 def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
     """The works of a year, each once, as they were collected last; in bounded memory, in any order. 0: year unknown."""
-    with open_lake(lake) as con, TemporaryDirectory(prefix="docstokg-works-") as spill:
-        con.execute(f"SET memory_limit = '{_MEMORY}'")  # what does not fit goes to the disk for a while
-        con.execute(f"SET threads = {_THREADS}")  # each of them needs some of it
-        con.execute(f"SET temp_directory = {quoted(spill)}")
-        con.execute("SET preserve_insertion_order = false")
+    with open_lake(lake, _MEMORY) as con:
+        con.execute(f"SET threads = {_THREADS}")  # each of them needs some of the memory
         con.execute(f"CREATE TEMP VIEW every_work AS {every_row(con, lake, 'works')}")
         yield from _latest_of_year(con, f"year = {year:d}" if year else "year IS NULL")
 

@@ -28,6 +28,7 @@ from resources.lake.files import LakeFiles
 from resources.tables import LAKE_TABLES, OUTCOMES, Column, Into, Type
 
 BATCH_ROWS = 10_000
+_PARQUET: Mapping[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 _LOCATION = pa.struct([(name, pa.bool_() if name == "is_oa" else pa.string()) for name in LOCATION_FIELDS])
 _ARROW_TYPES: Mapping[Type, pa.DataType] = {
@@ -81,7 +82,7 @@ class LakeWriter:
                     if year not in writers:
                         parts[year] = f"{table}/year={year}/{name}"
                         temp = stack.enter_context(self.files.new_part(parts[year]))
-                        writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, compression="zstd"))
+                        writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, **_PARQUET))
                     writers[year].write_batch(batch.filter(pc.equal(years, year)))
         return tuple(parts.values())
 
@@ -110,7 +111,7 @@ class LakeWriter:
     def _join(self, parts: Iterable[str], schema: pa.Schema, path: Path) -> None:
         """Small parts become row groups of a good size."""
         batches = (_as(batch, schema) for part in parts for batch in self.files.batches(part))
-        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(path, schema, **_PARQUET) as writer:
             gathered: list[pa.RecordBatch] = []
             for batch in batches:
                 gathered.append(batch)

@@ -16,6 +16,7 @@ from sqlalchemy import func as sql
 
 from resources.catalog.database import insert_missing, now_of, portions, retry_lost_transactions, upsert
 from resources.catalog.hosts import Hosts
+from resources.catalog.names import Names
 from resources.catalog.queries import Queries
 from resources.catalog.queue import Queue
 from resources.catalog.rows import (
@@ -57,7 +58,7 @@ _SETTLE = (
 )
 
 
-class Catalog(Queue, Hosts, Spending, Queries):
+class Catalog(Queue, Hosts, Spending, Names, Queries):
     # what happened
 
     @retry_lost_transactions

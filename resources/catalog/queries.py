@@ -19,9 +19,8 @@ from resources.catalog.rows import (
     artifact_from_row,
     attempt_from_row,
     entry_from_row,
-    from_json,
 )
-from resources.catalog.schema import artifacts, attempts, catalog_entries, queue, run_works
+from resources.catalog.schema import artifacts, attempts, catalog_entries, run_works
 from resources.records import AttemptRecord, Classification, Kind, Reason, Status
 
 Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
@@ -129,21 +128,6 @@ class Queries(Database):
     def _artifacts(self, condition: ColumnElement[bool], limit: int | None = None) -> list[Artifact]:
         statement = select(artifacts).where(condition).order_by(artifacts.c.id).limit(limit)
         return [artifact_from_row(row) for row in self._rows(statement)]
-
-    def named_files(self) -> Iterator[str]:
-        """The path of every file that a row names, some more than once; also what is kept for a work whose search still waits."""
-        rows = select(artifacts.c.path).union_all(
-            select(catalog_entries.c.path).where(catalog_entries.c.path.is_not(None))
-        )
-        several = select(catalog_entries.c.html_paths).where(catalog_entries.c.html_paths != "[]")
-        kept = select(queue.c.progress).where(queue.c.progress.like('%"html":{%'))
-        with self._read() as connection:
-            yield from connection.execute(rows).scalars()
-            for paths in connection.execute(several).scalars():
-                yield from from_json(paths)
-            for progress in connection.execute(kept).scalars():
-                if html := from_json(progress)["html"]:
-                    yield html["path"]
 
     # attempts
 

@@ -128,6 +128,13 @@ class Queue(Database):
         found = self._rows_by_portions(select(queue.c.work_id, queue.c.record), queue.c.work_id, work_ids)
         return ((row["work_id"], from_json(row["record"])) for row in found)
 
+    def records_of_year(self, year: int) -> Iterator[tuple[dict[str, Any], str]]:
+        """The stored record and the plan of each work of a year, a page at a time, in any order. 0: unknown."""
+        found = select(queue.c.record, queue.c.plan_hash).where(year_is(queue.c.year, year))
+        with self._read() as connection:
+            for record, plan_hash in connection.execute(found, execution_options={"yield_per": 1_000}):
+                yield from_json(record), plan_hash
+
     @retry_lost_transactions
     def claim(
         self,

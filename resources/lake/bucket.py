@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from resources.artifacts.s3 import S3_ERRORS, s3_client, s3_error
 from resources.errors import translate_errors
 from resources.folders import s3_files
+from resources.lake.files import ASIDE, reading_part
 
 _YEARS = ds.HivePartitioning(pa.schema([("year", pa.int16())]), null_fallback="0")
 _PART = re.compile(r"[a-z]+/year=\d+/part-\w+\.parquet")
@@ -68,15 +69,28 @@ class LakeBucket:
         return not found.get("Contents")
 
     def schema(self, part: str) -> pa.Schema:
-        return pq.read_schema(self._path(part), filesystem=self._files)
+        with reading_part(f"{self.place}/{part}"):
+            return pq.read_schema(self._path(part), filesystem=self._files)
 
     def batches(self, part: str) -> Iterator[pa.RecordBatch]:
-        with self._files.open_input_file(self._path(part)) as opened, pq.ParquetFile(opened) as file:
+        with (
+            reading_part(f"{self.place}/{part}"),
+            self._files.open_input_file(self._path(part)) as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+        ):
             yield from file.iter_batches()
 
     def remove(self, part: str) -> None:
         with self._translated():
             self._client.delete_object(Bucket=self._bucket, Key=self._prefix + part)
+
+    def set_aside(self, part: str) -> str:
+        key = self._prefix + part
+        with self._translated():
+            source = {"Bucket": self._bucket, "Key": key}
+            self._client.copy(source, self._bucket, key + ASIDE)
+            self._client.delete_object(**source)
+        return f"{self.place}/{part}{ASIDE}"
 
     def rows(self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema) -> str | None:
         """The parts that exist now. DuckDB passes a filter on the year to Arrow, which then skips the other parts."""
