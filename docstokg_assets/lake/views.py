@@ -7,7 +7,7 @@ without parts is an empty view with the right columns; a column that old parts l
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ _LATEST: Mapping[str, str] = {
     "plans": "row_number() OVER (PARTITION BY work_id, position, planned_at) = 1"
     " AND planned_at = max(planned_at) OVER (PARTITION BY work_id)",
     "attempts": "row_number() OVER (PARTITION BY year, run_id, worker_id, seq) = 1",
-    "outcomes": "row_number() OVER (PARTITION BY work_id ORDER BY revision DESC) = 1",
+    "outcomes": "row_number() OVER (PARTITION BY year, work_id ORDER BY revision DESC) = 1",  # a queued work keeps its year
     "metrics": "row_number() OVER (PARTITION BY year, scope, name, computed_at) = 1",
 }
 _ARTIFACTS = f"""
@@ -43,11 +43,13 @@ class QueryError(ExplainedError):
 
 
 @contextmanager
-def open_lake(lake: LakeFiles, memory: str = MEMORY, spill: str = SPILL) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_lake(
+    lake: LakeFiles, memory: str = MEMORY, spill: str = SPILL, *, years: Sequence[int] = ()
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the views `works, plans, attempts, outcomes, artifacts, metrics`, bounded in memory and on the disk.
-    LakeError where a part cannot be read."""
+    With `years` (0: unknown) no part of another year is looked at. LakeError where a part cannot be read."""
     with explain_lake_errors(lake), connect_bounded(memory, spill) as con:
-        yield _with_views(con, lake)
+        yield _with_views(con, lake, years)
 
 
 @contextmanager
@@ -126,23 +128,25 @@ def _check_only_reads(sql: str) -> None:
         raise QueryError("only one statement that reads is allowed: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE")
 
 
-def _with_views(con: duckdb.DuckDBPyConnection, lake: LakeFiles) -> duckdb.DuckDBPyConnection:
+def _with_views(
+    con: duckdb.DuckDBPyConnection, lake: LakeFiles, years: Sequence[int] = ()
+) -> duckdb.DuckDBPyConnection:
     con.execute("SET TimeZone = 'UTC'")
     for table in SCHEMAS:
-        rows = every_row(con, lake, table)
+        rows = every_row(con, lake, table, years)
         con.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM ({rows}) QUALIFY {_LATEST[table]}")
     con.execute(_ARTIFACTS)
     return con
 
 
-def every_row(con: duckdb.DuckDBPyConnection, lake: LakeFiles, table: str) -> str:
+def every_row(con: duckdb.DuckDBPyConnection, lake: LakeFiles, table: str, years: Sequence[int] = ()) -> str:
     """SQL for all rows of a table, earlier ones of the same key among them.
 
     The typed empty row set comes first: it gives names, types and order whatever the parts hold.
     """
     schema = SCHEMAS[table]
     typed = ", ".join(f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in schema)
-    rows = lake.rows(con, table, schema)
+    rows = lake.rows(con, table, schema, years)
     return f"SELECT {typed}, NULL::SMALLINT AS year WHERE false" + (f" UNION ALL BY NAME {rows}" if rows else "")
 
 

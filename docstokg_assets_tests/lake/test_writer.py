@@ -113,11 +113,11 @@ def test_a_crash_before_the_position_is_noted_doubles_rows_on_disk_but_not_in_th
 ) -> None:
     attempts, works = make_history(catalog, works=40)
 
-    def die(self: Catalog, name: str, position: int) -> None:
+    def die(self: Catalog, moves: Any) -> bool:
         raise RuntimeError("power loss")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
-        patch.setattr(Catalog, "set_export_position", die)
+        patch.setattr(Catalog, "move_exports", die)
         export_manifest(catalog, LakeWriter(lake))
     export_manifest(catalog, LakeWriter(lake))
 

@@ -80,8 +80,13 @@ class LakeFiles(Protocol):
     def set_aside(self, part: str) -> str:
         """Keep it where no reader looks for it; that place."""
 
-    def rows(self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema) -> str | None:
-        """SQL for all rows of a table and their `year`, NULL where it is unknown; nothing where there are no parts."""
+    def size(self, part: str) -> int: ...
+
+    def rows(
+        self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, years: Sequence[int] = ()
+    ) -> str | None:
+        """SQL for all rows of a table and their `year`, NULL where it is unknown; nothing where there are no parts. With `years`
+        no other part is looked at."""
 
 
 class LakeFolder:
@@ -123,13 +128,20 @@ class LakeFolder:
         path = self.folder / part
         return str(path.rename(path.with_name(path.name + ASIDE)))
 
-    def rows(self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema) -> str | None:
-        """A pattern, so that a view over it sees later parts too."""
-        if next((self.folder / table).glob("year=*/part-*.parquet"), None) is None:
+    def size(self, part: str) -> int:
+        return (self.folder / part).stat().st_size
+
+    def rows(
+        self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, years: Sequence[int] = ()
+    ) -> str | None:
+        """Patterns, so that a view over them sees later parts too."""
+        folders = [f"year={year:d}" for year in years] or ["year=*"]
+        folders = [f for f in folders if next((self.folder / table).glob(f"{f}/part-*.parquet"), None) is not None]
+        if not folders:
             return None
-        files = quoted(f"{glob.escape(self.place)}/{table}/year=*/part-*.parquet")
+        files = [quoted(f"{glob.escape(self.place)}/{table}/{folder}/part-*.parquet") for folder in folders]
         options = "hive_partitioning = true, hive_types = {'year': SMALLINT}, union_by_name = true"
-        return f"SELECT * REPLACE (nullif(year, 0) AS year) FROM read_parquet({files}, {options})"
+        return f"SELECT * REPLACE (nullif(year, 0) AS year) FROM read_parquet([{', '.join(files)}], {options})"
 
 
 def damage_of(lake: LakeFiles, part: str, *, whole: bool) -> Mapping[str, str]:
