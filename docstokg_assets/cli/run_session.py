@@ -28,6 +28,7 @@ from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services
 from resources.catalog import QueueCounts
 from resources.catalog.catalog import Catalog
+from resources.errors import ExplainedError
 from resources.whole_file import disk_trouble
 
 _SUMMARY = ("How works ended", "Waiting", "Files and folders")  # of the tables in summary.md
@@ -110,6 +111,9 @@ class RunSession:
                 services.lake.files, config.data_root, scope, services.catalog, now, config.artifact_root
             )
             (run.folder / "summary.md").write_text(reports.to_markdown(built), encoding="utf-8")
+        except ExplainedError as error:
+            logging.getLogger(__name__).warning("could not write the report: %s", error)
+            return
         except Exception:
             logging.getLogger(__name__).warning("could not write the report", exc_info=True)
             return

@@ -14,7 +14,7 @@ from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, TableFormatOption, with_settings
 from docstokg_assets.cli.output import MAX_TABLE_ROWS
 from docstokg_assets.reporting.rendering import format_bytes, format_time, iso, json_text, plural, rich_table
-from docstokg_assets.runs.orphans import Quarantined, delete_orphans, find_orphans, find_quarantined, processes_at_work
+from docstokg_assets.runs.orphans import Quarantined, delete_unnamed, find_orphans, processes_at_work
 from resources.artifacts.store import QUARANTINE, ArtifactStore, Found
 from resources.catalog.catalog import Catalog
 
@@ -78,16 +78,20 @@ def gc(
             fail(
                 f"runs are in progress ({', '.join(busy)}), and their files look like orphans. Run gc when they have ended."
             )
+        mark = catalog.names_mark()
         if quarantine:
             found = find_quarantined(catalog, store, (older_than or 0.0) * 3600)
             listed, notes = [_Listed("quarantined file", one.found, one) for one in found], list[str]()
         else:
             listed, notes = _orphans(catalog, store, _HOURS if older_than is None else older_than, delete)
-        removed = set(delete_orphans(store, dict.fromkeys(one.found for one in listed))) if delete else set()
+        files = dict.fromkeys(one.found for one in listed)
+        removed = set(delete_unnamed(catalog, store, files, mark)) if delete else set()
     place = store.place()
     if format == "json":
-        files = [one.as_json(removed) for one in listed]
-        typer.echo(json_text({"store": place, "bytes": _bytes({one.found for one in listed}), "files": files}))
+        told = [one.as_json(removed) for one in listed]
+        typer.echo(json_text({"store": place, "bytes": _bytes(files), "files": told}))
+        for note in notes:
+            typer.echo(note, err=True)
         return
     _print_table(place, listed)
     if listed:
@@ -108,6 +112,8 @@ def _orphans(catalog: Catalog, store: ArtifactStore, hours: float, delete: bool)
             "folder? Nothing was removed."
         )
     notes = []
+    if left.more:
+        notes.append(f"Not listed: {left.more:,} more orphans; run it again when these are removed.")
     if left.young:
         young = f"{plural(left.young, 'file')} younger than {hours:g} h"
         notes.append(f"Not listed: {young} that the catalog does not name (--older-than).")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,10 @@ from docstokg_assets.lake.views import export_new_rows, write_telemetry_duckdb
 from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, rebuild_manifest
 from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
 from docstokg_assets.reporting.run_files import rebuild_lines, write_account
+from docstokg_assets.reporting.sinks import FileHeld
+from docstokg_assets.runs.repair import repair_lake
 from docstokg_assets.runs.run import was_cut_off
+from docstokg_assets.runs.services import resolvers_of
 from resources.catalog import Catalog, Run
 from resources.whole_file import whole_file
 
@@ -69,6 +73,7 @@ def export(
 def rebuild(load: Load, run: RunOption = None) -> None:
     """Rebuild manifest.jsonl, attempts.csv and the other files of run folders, and the Parquet lake, from the catalog.
 
+    Damaged parts of the lake are set aside and replaced. Runs in progress are left alone.
     With --run only the folder of that run; the lake belongs to all runs.
     """
     run_id, out = run_and_root(run, load.given["out"])
@@ -80,6 +85,8 @@ def rebuild(load: Load, run: RunOption = None) -> None:
         if known is None:
             lake = config.lake_files()
             written = rebuild_manifest(catalog, LakeWriter(lake))
+            for done in repair_lake(catalog, LakeWriter(lake), resolvers_of(config), datetime.now(UTC)):
+                typer.echo(f"lake: {done}", err=True)
             write_telemetry_duckdb(lake)
             typer.echo(f"lake: {written.attempts:,} attempts, {written.outcomes:,} outcomes", err=True)
 
@@ -108,10 +115,15 @@ def compact(
 
 
 def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
+    living = f"{run.run_id}: may still be running, so its files are left unchanged"
     if run.finished_at is None and not was_cut_off(catalog, run):
-        typer.echo(f"{run.run_id}: may still be running, so its files are left unchanged", err=True)
+        typer.echo(living, err=True)
         return
-    count = rebuild_lines(catalog, folder, run)
+    try:
+        count = rebuild_lines(catalog, folder, run)
+    except FileHeld:  # by a process that holds no work at the moment
+        typer.echo(living, err=True)
+        return
     if run.summary is not None:
         write_account(catalog, folder, run.run_id, run.summary, last_rows)
     typer.echo(f"{run.run_id}: {count:,} attempts in {folder}", err=True)

@@ -15,12 +15,14 @@ from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import JsonOption, Load, with_settings
 from docstokg_assets.config.explain import explain_resolvers
 from docstokg_assets.domain.works import Work
+from docstokg_assets.lake.reader import attempts_of_work
 from docstokg_assets.reporting import explain_work
 from docstokg_assets.reporting.rendering import json_text, printable
 from docstokg_assets.runs.services import resolvers_of
 
 app = typer.Typer()
 _MAX_LISTED = 20
+_MOST_SEARCHED = 300_000  # works that are looked through for a title or a DOI; more take longer than anybody waits
 
 
 @app.command("why")
@@ -34,8 +36,12 @@ def why(
     loaded = load()
     wanted = explain_work.without_file_name(work)
     with open_catalog(loaded.value) as catalog:
-        similar = catalog.queued_like(explain_work.search_terms(wanted))
-        matching = [queued for queued in similar if explain_work.matches(wanted, Work.from_json(queued.record))]
+        matching = catalog.queued(explain_work.as_work_id(wanted))
+        if not matching and catalog.has_more_works(_MOST_SEARCHED):
+            _fail_too_many(wanted)
+        if not matching:
+            similar = catalog.queued_like(explain_work.search_terms(wanted))
+            matching = [queued for queued in similar if explain_work.matches(wanted, Work.from_json(queued.record))]
         if len(matching) != 1:
             _fail_ambiguous(wanted, [(one.work_id, str(one.record.get("title") or "(no title)")) for one in matching])
         queued = matching[0]
@@ -45,7 +51,7 @@ def why(
         history = explain_work.explain(
             queued,
             entry,
-            catalog.attempts_of(queued.work_id, queued.year),
+            attempts_of_work(catalog, loaded.value.lake_files(), queued.work_id, queued.year),
             resolvers_of(loaded.value),
             off,
             catalog.now(),
@@ -55,6 +61,24 @@ def why(
         typer.echo(json_text(history))
     else:
         typer.echo(explain_work.as_text(history, min(shutil.get_terminal_size().columns, 100)), nl=False)
+
+
+def _fail_too_many(wanted: str) -> NoReturn:
+    """Only ids are indexed. The lake finds the others: by columns, and where a year is known in one year."""
+    from docstokg_assets.domain.identifiers import parse_identifier
+
+    known = parse_identifier(wanted)
+    if known is not None and known.kind == "openalex":
+        _fail_ambiguous(wanted, [])
+    column = {"doi": "doi", "arxiv": "arxiv_id", "pmcid": "pmcid"}.get(known.kind if known else "", "title")
+    value = (known.value if known else wanted).replace("'", "''")
+    condition = f"{column} = '{value}'" if known else f"title ILIKE '%{value}%'"
+    fail(
+        f"{wanted!r} is no OpenAlex id, and this collection has more than {_MOST_SEARCHED:,} works. Find its id first, quicker "
+        f"with AND year = …:\n"
+        f'content query "SELECT DISTINCT work_id, title FROM works WHERE {condition}"',
+        INCOMPLETE,
+    )
 
 
 def _fail_ambiguous(wanted: str, works: list[tuple[str, str]]) -> NoReturn:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from types import FrameType
 
 import dagster as dg
-import duckdb
 from sqlalchemy.exc import OperationalError
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
@@ -35,10 +34,6 @@ def translate_step_errors() -> Iterator[None]:
         yield
     except ExplainedError as error:
         raise dg.Failure(str(error), allow_retries=False) from None
-    except duckdb.IOException as error:
-        cause = str(error).partition("\n")[0]
-        remedy = "Were its parts compacted or rebuilt meanwhile? Launch it again."
-        raise dg.Failure(f"the lake could not be read: {cause}. {remedy}", allow_retries=False) from None
     except OSError as error:
         if error.errno is None or isinstance(error, ConnectionError | TimeoutError):  # not of a disk
             raise

@@ -1,4 +1,5 @@
-"""Reads works back from the lake as the records they were written from. Which row of a work counts is the view's rule.
+"""Reads works and the attempts of a work back from the lake as the records they were written from. Which row of a work counts is
+the view's rule.
 
 The view `works` would hold whole rows of all years to find it. For one year it is enough to look at ids and times first;
 then the rows pass through, and memory does not grow with the lake.
@@ -8,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from tempfile import TemporaryDirectory
+from typing import Any
 
 import duckdb
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
 from docstokg_assets.lake.views import every_row, open_lake
-from resources.lake.files import LakeFiles, quoted
+from resources.catalog.catalog import Catalog
+from resources.lake.files import LakeFiles
+from resources.records import AttemptRecord, Reason, Status
 
 _BATCH = 2_000
 _COLUMNS = tuple(name for name in WORK_FIELDS if name != "deleted")  # which is learnt after a record was kept
@@ -35,15 +39,39 @@ ON every_work.work_id = repeated.work_id AND every_work.fetched_at < repeated.la
 """
 
 
+_MANY_ATTEMPTS = 200_000
+_OF_WORK = """
+SELECT * FROM ({attempts}) WHERE work_id = ? OR (extra LIKE '%"also_for"%' AND contains(extra, '"' || ? || '"'))
+"""
+
+
 def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
     """The works of a year, each once, as they were collected last; in bounded memory, in any order. 0: year unknown."""
-    with open_lake(lake) as con, TemporaryDirectory(prefix="docstokg-works-") as spill:
-        con.execute(f"SET memory_limit = '{_MEMORY}'")  # what does not fit goes to the disk for a while
-        con.execute(f"SET threads = {_THREADS}")  # each of them needs some of it
-        con.execute(f"SET temp_directory = {quoted(spill)}")
-        con.execute("SET preserve_insertion_order = false")
+    with open_lake(lake, _MEMORY) as con:
+        con.execute(f"SET threads = {_THREADS}")  # each of them needs some of the memory
         con.execute(f"CREATE TEMP VIEW every_work AS {every_row(con, lake, 'works')}")
         yield from _latest_of_year(con, f"year = {year:d}" if year else "year IS NULL")
+
+
+def attempts_of_work(catalog: Catalog, lake: LakeFiles, work_id: str, year: int | None) -> list[AttemptRecord]:
+    """All attempts for a work, in the order of their time. The catalog has no index of works: where a year has many attempts,
+    those that were exported are read from the lake, which has columns."""
+    if not catalog.has_more_attempts(year, _MANY_ATTEMPTS):
+        return catalog.attempts_of(work_id, year)
+    newer = catalog.attempts_of(work_id, year, after=catalog.export_position("lake.attempts"))
+    with open_lake(lake, years=(year or 0,)) as con:
+        result = con.execute(
+            _OF_WORK.format(attempts=every_row(con, lake, "attempts", (year or 0,))), [work_id, work_id]
+        )
+        names = [column[0] for column in result.description or ()]
+        rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+    found = [_attempt(row) for row in rows] + newer
+    return sorted({(a.run_id, a.worker_id, a.seq): a for a in found}.values(), key=lambda a: (a.ts, a.seq))
+
+
+def _attempt(row: dict[str, Any]) -> AttemptRecord:
+    tokens = {"status": Status(row["status"]), "reason": Reason(row["reason"]) if row["reason"] else None}
+    return AttemptRecord(**{**row, **tokens, "extra": orjson.loads(row["extra"])})
 
 
 def _latest_of_year(con: duckdb.DuckDBPyConnection, of_year: str) -> Iterator[Work]:

@@ -7,12 +7,14 @@ without parts is an empty view with the right columns; a column that old parts l
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
+from docstokg_assets.lake.connection import MEMORY, SPILL, connect_bounded, explain_lake_errors
 from docstokg_assets.lake.writer import SCHEMAS, Exported, LakeWriter, export_manifest
 from resources.catalog import Catalog
 from resources.errors import ExplainedError
@@ -27,7 +29,7 @@ _LATEST: Mapping[str, str] = {
     "plans": "row_number() OVER (PARTITION BY work_id, position, planned_at) = 1"
     " AND planned_at = max(planned_at) OVER (PARTITION BY work_id)",
     "attempts": "row_number() OVER (PARTITION BY year, run_id, worker_id, seq) = 1",
-    "outcomes": "row_number() OVER (PARTITION BY work_id ORDER BY revision DESC) = 1",
+    "outcomes": "row_number() OVER (PARTITION BY year, work_id ORDER BY revision DESC) = 1",  # a queued work keeps its year
     "metrics": "row_number() OVER (PARTITION BY year, scope, name, computed_at) = 1",
 }
 _ARTIFACTS = f"""
@@ -40,18 +42,26 @@ class QueryError(ExplainedError):
     """A query that was refused or failed; the message is for the person who wrote it."""
 
 
-def open_lake(lake: LakeFiles) -> duckdb.DuckDBPyConnection:
-    """A connection in memory with the views `works, plans, attempts, outcomes, artifacts, metrics`."""
-    return _with_views(duckdb.connect(), lake)
+@contextmanager
+def open_lake(
+    lake: LakeFiles, memory: str = MEMORY, spill: str = SPILL, *, years: Sequence[int] = ()
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with the views `works, plans, attempts, outcomes, artifacts, metrics`, bounded in memory and on the disk.
+    With `years` (0: unknown) no part of another year is looked at. LakeError where a part cannot be read."""
+    with explain_lake_errors(lake), connect_bounded(memory, spill) as con:
+        yield _with_views(con, lake, years)
 
 
-def open_lake_read_only(lake: LakeFiles) -> duckdb.DuckDBPyConnection:
+@contextmanager
+def open_lake_read_only(
+    lake: LakeFiles, memory: str = MEMORY, spill: str = SPILL
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """The same for queries of strangers: no file outside the lake can be reached, no setting changed back."""
-    con = open_lake(lake)
-    con.execute(f"SET allowed_directories = [{', '.join(map(quoted, lake.readable))}]")
-    con.execute("SET enable_external_access = false")
-    con.execute("SET lock_configuration = true")
-    return con
+    with open_lake(lake, memory, spill) as con:
+        con.execute(f"SET allowed_directories = [{', '.join(map(quoted, lake.readable))}]")
+        con.execute("SET enable_external_access = false")
+        con.execute("SET lock_configuration = true")
+        yield con
 
 
 def views_file(lake: LakeFiles) -> Path | None:
@@ -68,9 +78,10 @@ def write_telemetry_duckdb(lake: LakeFiles) -> None:
     path = views_file(lake)
     if path is None:
         return
-    with whole_file(path) as temp:
+    with explain_lake_errors(lake), whole_file(path) as temp:
         temp.unlink()  # DuckDB takes an empty file for a broken database
-        _with_views(duckdb.connect(str(temp)), lake).close()
+        with duckdb.connect(str(temp)) as con:
+            _with_views(con, lake)
 
 
 def export_new_rows(catalog: Catalog, lake: LakeFiles) -> Exported:
@@ -80,18 +91,30 @@ def export_new_rows(catalog: Catalog, lake: LakeFiles) -> Exported:
     return exported
 
 
-def query_lake(lake: LakeFiles, sql: str, *, limit: int | None, timeout_s: float = 60.0) -> Answer:
+def query_lake(
+    lake: LakeFiles,
+    sql: str,
+    *,
+    limit: int | None,
+    timeout_s: float = 60.0,
+    memory: str = MEMORY,
+    spill: str = SPILL,
+) -> Answer:
     """The first `limit` rows of one SELECT, or all. DuckDB could write in the lake: nothing else is let through."""
-    with open_lake_read_only(lake) as con:
+    with open_lake_read_only(lake, memory, spill) as con:
         timer = threading.Timer(timeout_s, con.interrupt)
         try:
             _check_only_reads(sql)
             timer.start()
-            result = con.execute(sql)
-            columns = tuple(column[0] for column in result.description or ())
-            rows = result.fetchall() if limit is None else result.fetchmany(limit + 1)
+            with explain_lake_errors(lake):
+                result = con.execute(sql)
+                columns = tuple(column[0] for column in result.description or ())
+                rows = result.fetchall() if limit is None else result.fetchmany(limit + 1)
         except duckdb.InterruptException as error:
             raise QueryError(f"stopped after {timeout_s:g} s; narrow the query, for example to one year") from error
+        except duckdb.OutOfMemoryException as error:
+            needs = f"it needs more than {memory} of memory and {spill} of disk"
+            raise QueryError(f"{needs}; narrow it, for example to one year") from error
         except duckdb.Error as error:
             raise QueryError(str(error)) from error
         finally:
@@ -105,23 +128,25 @@ def _check_only_reads(sql: str) -> None:
         raise QueryError("only one statement that reads is allowed: SELECT, FROM, WITH, DESCRIBE, SUMMARIZE")
 
 
-def _with_views(con: duckdb.DuckDBPyConnection, lake: LakeFiles) -> duckdb.DuckDBPyConnection:
+def _with_views(
+    con: duckdb.DuckDBPyConnection, lake: LakeFiles, years: Sequence[int] = ()
+) -> duckdb.DuckDBPyConnection:
     con.execute("SET TimeZone = 'UTC'")
     for table in SCHEMAS:
-        rows = every_row(con, lake, table)
+        rows = every_row(con, lake, table, years)
         con.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM ({rows}) QUALIFY {_LATEST[table]}")
     con.execute(_ARTIFACTS)
     return con
 
 
-def every_row(con: duckdb.DuckDBPyConnection, lake: LakeFiles, table: str) -> str:
+def every_row(con: duckdb.DuckDBPyConnection, lake: LakeFiles, table: str, years: Sequence[int] = ()) -> str:
     """SQL for all rows of a table, earlier ones of the same key among them.
 
     The typed empty row set comes first: it gives names, types and order whatever the parts hold.
     """
     schema = SCHEMAS[table]
     typed = ", ".join(f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in schema)
-    rows = lake.rows(con, table, schema)
+    rows = lake.rows(con, table, schema, years)
     return f"SELECT {typed}, NULL::SMALLINT AS year WHERE false" + (f" UNION ALL BY NAME {rows}" if rows else "")
 
 

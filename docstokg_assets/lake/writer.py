@@ -1,18 +1,23 @@
 """Write the Parquet lake: what the catalog knows, as immutable parts that any tool can read. Reading is in `views.py`.
 
 `<table>/year=YYYY/part-<ulid>.parquet`, year=0 where the year is unknown. A part is never changed; it is a file or an object
-(`resources.lake`). Names and types of the columns are declared in `resources.tables`. A crash between a part and its noted
-position exports the same rows twice; the views take the latest row of each key, so that it shows nowhere.
+(`resources.lake`). Where there are too many, small ones are joined. Names and types of the columns are declared in
+`resources.tables`. A crash between a part and its noted position exports the same rows twice; the views take the latest row of
+each key, so that it shows nowhere.
 """
 
 from __future__ import annotations
 
+import logging
+import math
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import orjson
@@ -24,10 +29,19 @@ from ulid import ULID
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
 from resources.catalog import Catalog
 from resources.catalog.queries import Columns
-from resources.lake.files import LakeFiles
+from resources.lake.files import LakeError, LakeFiles
 from resources.tables import LAKE_TABLES, OUTCOMES, Column, Into, Type
 
+log = logging.getLogger(__name__)
+
 BATCH_ROWS = 10_000
+_PARQUET: Mapping[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+
+CROWDED = 64  # parts of a table in a year: with more, small ones are joined
+_LOOK_EVERY = 16  # parts written to a folder between two looks at how many it has
+_SMALL_BYTES = 64 * 1024 * 1024
+_READING_S = 3_600.0  # the longest that a reader of the lake is expected to take
+_REPLACES = b"replaces"  # in a joined part: the parts that it was joined from
 
 _LOCATION = pa.struct([(name, pa.bool_() if name == "is_oa" else pa.string()) for name in LOCATION_FIELDS])
 _ARROW_TYPES: Mapping[Type, pa.DataType] = {
@@ -60,6 +74,7 @@ class LakeWriter:
 
     def __init__(self, files: LakeFiles) -> None:
         self.files = files
+        self._appended: Counter[str] = Counter()
 
     def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
         """One new part for each year among `rows`; they are taken in batches, so that any number of them can pass."""
@@ -81,9 +96,40 @@ class LakeWriter:
                     if year not in writers:
                         parts[year] = f"{table}/year={year}/{name}"
                         temp = stack.enter_context(self.files.new_part(parts[year]))
-                        writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, compression="zstd"))
+                        writers[year] = stack.enter_context(pq.ParquetWriter(temp, schema, **_PARQUET))
                     writers[year].write_batch(batch.filter(pc.equal(years, year)))
+        for year, part in parts.items():
+            self._appended[part.rpartition("/")[0]] += 1
+            if self._appended[part.rpartition("/")[0]] % _LOOK_EVERY == 1:
+                self._tidy(table, year)
         return tuple(parts.values())
+
+    def _tidy(self, table: str, year: int) -> None:
+        """Join the small parts of a folder that has too many. The joined part names those that it replaces; they go when nobody
+        can be reading them any more, and until then the views show each row once. Trouble with it costs no export."""
+        parts = self.files.parts(table, year)
+        if len(parts) <= CROWDED:
+            return
+        try:
+            schemas = {part: self.files.schema(part) for part in parts}
+            replaced = {part: _replaced_by(schema) for part, schema in schemas.items()}
+            for part, olds in replaced.items():
+                if _age_s(part) > _READING_S:
+                    for old in olds & schemas.keys():
+                        self.files.remove(old)
+            known, gone = set(SCHEMAS[table].names), set[str]().union(*replaced.values())
+            small = [
+                part
+                for part, schema in schemas.items()
+                if part not in gone and known.issuperset(schema.names) and self.files.size(part) < _SMALL_BYTES
+            ]
+            if len(small) <= CROWDED // 2:
+                return
+            going = [*small, *(old for part in small for old in replaced[part] & schemas.keys())]
+            with self.files.new_part(f"{table}/year={year}/part-{ULID()}.parquet") as temp:
+                self._join(small, SCHEMAS[table].with_metadata({_REPLACES: orjson.dumps(going)}), temp)
+        except (LakeError, FileNotFoundError) as error:
+            log.warning("the parts of %s of %s were not joined: %s", table, year or "unknown year", error)
 
     def compact(self, table: str, more_than: int) -> tuple[int, int]:
         """Where a year has more parts than that, one takes their place; how many went, and how many came.
@@ -110,7 +156,7 @@ class LakeWriter:
     def _join(self, parts: Iterable[str], schema: pa.Schema, path: Path) -> None:
         """Small parts become row groups of a good size."""
         batches = (_as(batch, schema) for part in parts for batch in self.files.batches(part))
-        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(path, schema, **_PARQUET) as writer:
             gathered: list[pa.RecordBatch] = []
             for batch in batches:
                 gathered.append(batch)
@@ -131,6 +177,18 @@ class LakeWriter:
                 if differing:
                     found.append((part, ", ".join(sorted({name for name, _ in differing}))))
         return found
+
+
+def _replaced_by(schema: pa.Schema) -> set[str]:
+    return set(orjson.loads((schema.metadata or {}).get(_REPLACES, b"[]")))
+
+
+def _age_s(part: str) -> float:
+    """By its name; one that is named otherwise is as old as can be."""
+    try:
+        return time.time() - ULID.from_str(PurePosixPath(part).stem.removeprefix("part-")).timestamp
+    except ValueError:
+        return math.inf
 
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -198,19 +256,30 @@ def work_columns(works: Iterable[Work], fetched_at: datetime) -> Iterator[Column
 
 
 def export_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
-    """Everything past the last export becomes new parts; only then the positions move on."""
-    return _export(catalog, lake, catalog.export_position("lake.attempts"), catalog.export_position("lake.outcomes"))
+    """Everything past the last export becomes new parts; only then the positions move on. One exporter at a time: of several that
+    begin at once, the others find what the first has left."""
+    with catalog.export_turn():
+        return _export(catalog, lake, *(catalog.export_position(name) for name in _POSITIONS))
 
 
-def _export(catalog: Catalog, lake: LakeWriter, after_attempt: int, after_outcome: int) -> Exported:
+def _export(
+    catalog: Catalog, lake: LakeWriter, after_attempt: int, after_outcome: int, *, anew: bool = False
+) -> Exported:
+    """`anew`: whatever another exporter may have done meanwhile, all rows are in these parts."""
     attempts, outcomes = ExportCursor(after_attempt, "id"), ExportCursor(after_outcome, "revision")
     parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
     pages = (_with_meta(page) for page in outcomes.pages(catalog.entry_columns_after))
     parts += lake.append_columns("outcomes", pages)
-    if attempts.count:
-        catalog.set_export_position("lake.attempts", attempts.position)
-    if outcomes.count:
-        catalog.set_export_position("lake.outcomes", outcomes.position)
+    moves = {"lake.attempts": (after_attempt, attempts.position), "lake.outcomes": (after_outcome, outcomes.position)}
+    if anew:
+        for name, (_, position) in moves.items():
+            catalog.set_export_position(name, position)
+    elif parts and not catalog.move_exports(
+        moves
+    ):  # the turn was lost with its connection, and another one has exported
+        for part in parts:
+            lake.files.remove(part)
+        return Exported(0, 0, ())
     return Exported(attempts.count, outcomes.count, parts)
 
 
@@ -223,13 +292,15 @@ def _with_meta(page: Columns) -> Columns:
 def rebuild_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
     """All attempts and outcomes anew, wherever an export of another process may be. The old parts go when the new ones are
     there, so that a reader always sees each row."""
-    old = [*lake.files.parts("attempts"), *lake.files.parts("outcomes")]
-    exported = _export(catalog, lake, 0, 0)
-    for part in old:
-        lake.files.remove(part)
+    with catalog.export_turn():
+        old = [*lake.files.parts("attempts"), *lake.files.parts("outcomes")]
+        exported = _export(catalog, lake, 0, 0, anew=True)
+        for part in old:
+            lake.files.remove(part)
     return exported
 
 
+_POSITIONS = ("lake.attempts", "lake.outcomes")
 _IN_META = [column for column in OUTCOMES.columns_in(Into.LAKE) if not column.into & Into.CATALOG]
 _ABSENT: Mapping[Type, Any] = {Type.TEXTS: []}
 

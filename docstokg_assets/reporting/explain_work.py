@@ -65,6 +65,12 @@ def without_file_name(wanted: str) -> str:
     return named[1] if named else wanted
 
 
+def as_work_id(wanted: str) -> str:
+    """The id of the work, where an OpenAlex id is given in any spelling; otherwise the text itself."""
+    known = parse_identifier(wanted)
+    return known.value if known is not None and known.kind == "openalex" else wanted.strip()
+
+
 def search_terms(wanted: str) -> list[str]:
     """Strings that the record of every matching work contains, ignoring case. Words with letters beyond ASCII are left out,
     because not every database knows their cases."""

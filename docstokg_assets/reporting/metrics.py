@@ -189,26 +189,39 @@ def run_summary(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> dict[str, A
                    FROM attempts WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""
     outcomes = f"""SELECT resolver, classification, reason, retry_at, count(*) AS n
                    FROM outcomes WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""
-    return metrics_summary(_rows(con, attempts, scope), _rows(con, outcomes, scope))
+    return metrics_summary(_rows(con, attempts, scope.parameters), _rows(con, outcomes, scope.parameters))
 
 
-# The words of this module as SQL: `o` are the outcomes in scope, `a` the attempts.
-_HERE = """
-WITH o AS (
-  SELECT *, regexp_extract(url, '^[a-z]+://(?:[^/@]*@)?([^/:?#]+)', 1) AS host,
-         retry_at IS NULL AND reason <> 'dry-run' AS finished,
-         retry_at IS NULL AND reason IN ('ok', 'not-modified') AS saved,
-         retry_at IS NULL AND reason = 'html-only' AS html
-  FROM outcomes WHERE {scope}
-), a AS (
-  SELECT *, coalesce(TRY_CAST(json_extract_string(extra, '$.sleep_ms') AS DOUBLE), 0) AS sleep_ms,
-         (NOT cache_hit OR status = 'http-304')
-           AND (http_status IS NOT NULL OR status IN ('retry', 'size-mismatch', 'content-policy-skip')
-           OR status = 'download-error' AND reason NOT IN ({nothing_sent})) AS sent,
-         role IN ('metadata', 'landing') AND verb = 'GET' AND status IN ('http-get', 'http-304') AS cacheable
-  FROM attempts WHERE {scope}
+# The words of this module as SQL: `o` are the outcomes in scope, `a` the attempts, `asked` which run asked for a URL first. They
+# are tables, so that each part of the lake is read once, and hold no more columns than are needed.
+_HERE = (
+    """
+CREATE OR REPLACE TEMP TABLE o AS
+SELECT work_id, reason, kind, sha256, bytes, ttfp_ms, requests, tier, resolver, retry_at,
+       regexp_extract(url, '^[a-z]+://(?:[^/@]*@)?([^/:?#]+)', 1) AS host,
+       retry_at IS NULL AND reason <> 'dry-run' AS finished,
+       retry_at IS NULL AND reason IN ('ok', 'not-modified') AS saved,
+       retry_at IS NULL AND reason = 'html-only' AS html
+FROM outcomes WHERE {scope}
+""",
+    """
+CREATE OR REPLACE TEMP TABLE a AS
+SELECT run_id, ts, work_id, tier, resolver, host, verb, status, http_status, attempt, cache_hit,
+       hash(canonical_url) AS url_key,
+       coalesce(TRY_CAST(json_extract_string(extra, '$.sleep_ms') AS DOUBLE), 0) AS sleep_ms,
+       (NOT cache_hit OR status = 'http-304')
+         AND (http_status IS NOT NULL OR status IN ('retry', 'size-mismatch', 'content-policy-skip')
+         OR status = 'download-error' AND reason NOT IN ({nothing_sent})) AS sent,
+       role IN ('metadata', 'landing') AND verb = 'GET' AND status IN ('http-get', 'http-304') AS cacheable
+FROM attempts WHERE {scope}
+""",
+    """
+CREATE OR REPLACE TEMP TABLE asked AS
+SELECT hash(canonical_url) AS url_key, min(ts) AS first_asked, min_by(run_id, ts) AS first_run, bool_or(cache_hit) AS hit
+FROM attempts
+WHERE status IN ('http-get', 'http-304') AND role IN ('metadata', 'landing') AND {of_years} GROUP BY url_key
+""",
 )
-"""
 _WORKS = """
 SELECT count(*) FILTER (finished) AS finished, count(*) FILTER (saved) AS saved, count(*) FILTER (html) AS html_only,
        count(*) FILTER (retry_at IS NOT NULL) AS to_retry,
@@ -228,20 +241,16 @@ _REQUESTS = """
 SELECT count(*) FILTER (sent) AS requests,
        count(*) FILTER (sent AND http_status = 429) AS too_many,
        count(*) FILTER (cacheable) AS cacheable,
-       CASE WHEN (SELECT bool_or(cache_hit) FROM attempts)
-            THEN count(*) FILTER (cacheable AND cache_hit) END AS cache_hits,
-       count(*) FILTER (cacheable AND ts > earlier.first_asked AND run_id <> earlier.first_run) AS asked_before,
+       CASE WHEN (SELECT bool_or(hit) FROM asked) THEN count(*) FILTER (cacheable AND cache_hit) END AS cache_hits,
+       count(*) FILTER (cacheable AND ts > asked.first_asked AND run_id <> asked.first_run) AS asked_before,
        quantile_cont(sleep_ms, 0.95) FILTER (sent AND status <> 'retry') / 1000 AS rate_delay_p95_s,
        count(*) FILTER (status = 'breaker-open') AS breaker_opens
-FROM a LEFT JOIN (
-  SELECT canonical_url, min(ts) AS first_asked, min_by(run_id, ts) AS first_run FROM attempts
-  WHERE status IN ('http-get', 'http-304') AND role IN ('metadata', 'landing') GROUP BY canonical_url
-) AS earlier USING (canonical_url)
+FROM a LEFT JOIN asked USING (url_key)
 """
 _RETRIES = "SELECT attempt, count(*) AS n FROM a WHERE sent GROUP BY attempt ORDER BY attempt"
 _REASONS = "SELECT reason, count(*) AS n FROM o WHERE finished GROUP BY reason ORDER BY n DESC, reason"
 _SHARES = """
-, tried AS (
+WITH tried AS (
   SELECT {column} AS name, count(DISTINCT work_id) AS tried FROM a
   WHERE {column} IS NOT NULL AND work_id IS NOT NULL AND (sent OR cache_hit) AND verb <> 'ROBOTS' GROUP BY name
 ), won AS (
@@ -256,21 +265,31 @@ FROM tried FULL JOIN won USING (name) WHERE name <> '' ORDER BY saved DESC, trie
 
 def compute_slis(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> Slis:
     """All indicators of a scope. The connection comes from `views.open_lake`."""
-    here = _HERE.format(scope=scope.condition, nothing_sent=", ".join(f"'{reason}'" for reason in _NOTHING_SENT))
-    (works,), (requests,), retries, reasons = (
-        _rows(con, here + part, scope) for part in (_WORKS, _REQUESTS, _RETRIES, _REASONS)
+    nothing_sent = ", ".join(f"'{reason}'" for reason in _NOTHING_SENT)
+    for statement in _HERE:
+        words = {"scope": scope.condition, "of_years": WorkScope(scope.year).condition, "nothing_sent": nothing_sent}
+        con.execute(statement.format(**words), scope.parameters if "$run_id" in statement.format(**words) else {})
+    (works,), (requests,) = (_rows(con, part) for part in (_WORKS, _REQUESTS))
+    return Slis(
+        scope=scope,
+        **works,
+        **requests,
+        retries={row["attempt"]: row["n"] for row in _rows(con, _RETRIES)},
+        reasons={row["reason"]: row["n"] for row in _rows(con, _REASONS)},
+        by_tier=_shares(con, "tier"),
+        by_resolver=_shares(con, "resolver"),
+        by_host=_shares(con, "host"),
     )
-    groups: dict[str, Any] = {
-        f"by_{column}": tuple(Share(**row) for row in _rows(con, here + _SHARES.format(column=column), scope))
-        for column in ("tier", "resolver", "host")
-    }
-    groups["retries"] = {row["attempt"]: row["n"] for row in retries}
-    groups["reasons"] = {row["reason"]: row["n"] for row in reasons}
-    return Slis(scope=scope, **works, **requests, **groups)
 
 
-def _rows(con: duckdb.DuckDBPyConnection, sql: str, scope: WorkScope) -> list[dict[str, Any]]:
-    result = con.execute(sql, scope.parameters)
+def _shares(con: duckdb.DuckDBPyConnection, column: str) -> tuple[Share, ...]:
+    return tuple(Share(**row) for row in _rows(con, _SHARES.format(column=column)))
+
+
+def _rows(
+    con: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    result = con.execute(sql, parameters or {})
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 

@@ -96,7 +96,7 @@ def build_report(
     artifact_root: Path | str | None = None,
 ) -> Report:
     """Read indicators from the lake and waiting works from the queue. Call `lake.export_manifest` first to update the lake."""
-    with open_lake(lake) as con:
+    with open_lake(lake, years=scope.years) as con:
         slis = compute_slis(con, scope)
         to_retry = f"SELECT work_id FROM outcomes WHERE {scope.condition} AND retry_at > $now"
         retried = [work_id for (work_id,) in con.execute(to_retry, {**scope.parameters, "now": now}).fetchall()]

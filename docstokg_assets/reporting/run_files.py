@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from docstokg_assets.reporting.manifest import metrics_summary, write_last_csv, write_metrics
-from docstokg_assets.reporting.sinks import CsvSink, JsonlSink
+from docstokg_assets.reporting.sinks import CsvSink, JsonlSink, replacing
 from resources.catalog import Catalog, Run, StoredAttempt
 from resources.whole_file import whole_file
 
@@ -46,10 +46,13 @@ def lines_are_missing(catalog: Catalog, folder: Path, run_id: str) -> bool:
 def rebuild_lines(catalog: Catalog, folder: Path, run: Run) -> int:
     """`manifest.jsonl` and `attempts.csv` of a run as it wrote them, in the catalog's order; the number of attempts.
 
+    FileHeld when a living process writes to them.
     An outcome that a later try has replaced is no longer in the catalog, and so not in the new file either.
     """
     count = 0
     with (
+        replacing(folder / MANIFEST),
+        replacing(folder / ATTEMPTS),
         whole_file(folder / MANIFEST) as lines,
         whole_file(folder / ATTEMPTS) as sheet,
         JsonlSink(lines, config_hash=run.config_hash) as jsonl,

@@ -8,6 +8,7 @@ counted, and the run goes on (`SinkSet`). A file belongs to one process.
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import logging
 import os
@@ -16,8 +17,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, Self, TextIO
 
@@ -77,13 +78,43 @@ class _Closing:
         self.close()
 
 
+def open_held(path: Path) -> io.FileIO:
+    """Open a file for appending and hold it, so that nobody puts another one in its place (`replacing`) until it is closed."""
+    while True:
+        file = path.open("ab+", buffering=0)
+        with suppress(OSError):  # not every file system has locks
+            fcntl.flock(file, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()  # another one took its place while this waited
+
+
+class FileHeld(Exception):
+    """A living process writes to the file."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[None]:
+    """While this lasts the file may be replaced: nobody has it open for writing, and whoever opens it waits. FileHeld else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileHeld(str(path)) from None
+        except OSError:
+            pass
+        yield
+
+
 class _LineFile(_Closing):
     """Appends whole lines. A torn last line, left by a crash, is dropped on open; what does not fit is taken back."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._file = path.open("ab+", buffering=0)
+        self._file = open_held(path)
         self._file.truncate(self._end_of_whole_lines())
 
     def _end_of_whole_lines(self) -> int:

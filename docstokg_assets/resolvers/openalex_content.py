@@ -1,7 +1,8 @@
 """OpenAlex content: the copy that OpenAlex itself keeps and sells, a cent per file. Off until enabled, with a key and a budget.
 
 The daily budget is a setting; the catalog counts what was spent, for all runs and processes together. The price is taken
-from the budget before the request and returned when nothing was sold. The URL of a bought file carries a signature, so it is
+from the budget before the request and returned when nothing was sold; a request whose answer was lost may have been sold, counts
+as spent and is not repeated. The URL of a bought file carries a signature, so it is
 never stored; it is cached here while it is valid, so that a work that must wait does not buy twice.
 """
 
@@ -13,6 +14,7 @@ from pydantic import Field
 
 import docstokg_assets.resolvers as kit
 from resources.clock import Clock, SystemClock
+from resources.http.errors import BreakerOpen, HostClosed, RefusedError
 
 FILE_USD = 0.01
 NOT_FOUND_USD = 0.0001  # a request for a missing file costs a credit
@@ -85,10 +87,10 @@ class OpenAlexContentResolver(kit.Resolver):
             note = f"today's {per_day:g} USD for OpenAlex content are spent (budget_usd_per_day)"
             return kit.ResolverResult((), kit.Reason.BUDGET_SPENT, note, spent.next_day_begins)
         # the redirect leads to a signed URL on another host, which must not receive the key
-        once = {"secret_params": {"api_key": key}, "follow_redirects": False, "cache": False}
+        once = {"secret_params": {"api_key": key}, "follow_redirects": False, "cache": False, "repeatable": False}
         try:
             response = yield kit.api_request(f"https://content.openalex.org/works/{work.work_id}.pdf", **once)
-        except BaseException:  # also when the work is released before its request was sent
+        except (RefusedError, HostClosed, BreakerOpen, GeneratorExit):  # nothing was sent, or the server did nothing
             budget.give_back(self.name, FILE_USD, spent.day)
             raise
         url = kit.normalize_url(response.headers.get("location"))

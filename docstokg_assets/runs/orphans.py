@@ -1,44 +1,88 @@
 """Files in the store that belong to no work: orphans, which the catalog does not name, part files whose writers were killed, and
 quarantined files.
 
-Orphans and part files count only when they have not changed for a while, and the store is listed before the catalog is read,
-so that a file that a run is storing at this moment is not taken for an orphan.
+Orphans and part files count only when they have not changed for a while, so that a file that a run is storing at this moment is
+not taken for an orphan. An orphan is removed only while nobody holds a work and the catalog still does not name it: a search
+may have adopted it since it was listed. Names are kept on the disk, so that memory does not grow with the store.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from tempfile import NamedTemporaryFile
 
 from docstokg_assets.engine.download import FOLDERS
 from resources.artifacts.store import CAS, QUARANTINE, ArtifactStore, Found
 from resources.catalog.catalog import Catalog
+from resources.catalog.names import NamesMark
+from resources.errors import ExplainedError
 from resources.processes import process_is_gone
 from resources.records import AttemptRecord, Status
 
 ARTIFACT_FOLDERS = (*sorted(set(FOLDERS.values())), CAS)  # of both layouts: a store may have had another one before
 
 
+MOST_LISTED = 100_000  # orphans at a time
+_BATCH = 500
+_REMOVED_AT_ONCE = 50  # all others wait for the catalog meanwhile
+
+
+class StoreBusy(ExplainedError):
+    """Somebody holds works, and may be storing or adopting files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Orphans:
     orphans: list[Found]
     stale_parts: list[Found]
-    named: int  # files that the catalog names
+    named: int  # files that the catalog names, some more than once
     young: int  # files that it does not name, but that changed too recently to count
+    more: int  # orphans beyond those that are listed
 
 
 def find_orphans(catalog: Catalog, store: ArtifactStore, older_than_s: float) -> Orphans:
-    before = time.time() - older_than_s
-    stored = [found for folder in ARTIFACT_FOLDERS for found in store.iter_files(folder)]
-    named = set(catalog.named_files())
-    unnamed = [found for found in stored if found.path not in named]
-    return Orphans(
-        [found for found in unnamed if found.changed_at < before],
-        stale_parts(store, older_than_s),
-        len(named),
-        sum(found.changed_at >= before for found in unnamed),
-    )
+    before, orphans = time.time() - older_than_s, list[Found]()
+    young = more = 0
+    with _names_on_disk(catalog.named_files()) as names:
+        stored = (found for folder in ARTIFACT_FOLDERS for found in store.iter_files(folder))
+        while batch := list(islice(stored, _BATCH)):
+            known = names.among([found.path for found in batch])
+            unnamed = [found for found in batch if found.path not in known]
+            old = [found for found in unnamed if found.changed_at < before]
+            young += len(unnamed) - len(old)
+            room = MOST_LISTED - len(orphans)
+            orphans += old[:room]
+            more += len(old[room:])
+        named = names.count()
+    return Orphans(orphans, stale_parts(store, older_than_s), named, young, more)
+
+
+class _Names:
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def among(self, paths: list[str]) -> set[str]:
+        marks = ", ".join("?" * len(paths))
+        return {path for (path,) in self._database.execute(f"SELECT path FROM named WHERE path IN ({marks})", paths)}
+
+    def count(self) -> int:
+        return int(self._database.execute("SELECT count(*) FROM named").fetchone()[0])
+
+
+@contextmanager
+def _names_on_disk(paths: Iterable[str]) -> Iterator[_Names]:
+    """A passing database: a store of millions of files has more names than should be held in memory."""
+    with NamedTemporaryFile(prefix="docstokg-names-") as file, closing(sqlite3.connect(file.name)) as database:
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute("CREATE TABLE named (path TEXT PRIMARY KEY) WITHOUT ROWID")
+        database.executemany("INSERT OR IGNORE INTO named VALUES (?)", ((path,) for path in paths))
+        yield _Names(database)
 
 
 def stale_parts(store: ArtifactStore, older_than_s: float) -> list[Found]:
@@ -78,6 +122,23 @@ def processes_at_work(catalog: Catalog) -> list[str]:
     return sorted(owner.rpartition(":")[0] for owner in catalog.lease_owners() if not process_is_gone(owner))
 
 
-def delete_orphans(store: ArtifactStore, found: Iterable[Found]) -> list[Found]:
+def delete_files(store: ArtifactStore, found: Iterable[Found]) -> list[Found]:
     """Delete files; returns those that were still there."""
     return [each for each in found if store.delete(each.path)]
+
+
+def delete_unnamed(catalog: Catalog, store: ArtifactStore, found: Iterable[Found], mark: NamesMark) -> list[Found]:
+    """Delete files that the catalog did not name at the mark and does not name now; returns those that were still there.
+    StoreBusy as soon as a living process holds works: it may be about to adopt one of them."""
+    remaining, removed = iter(found), list[Found]()
+    while batch := list(islice(remaining, _REMOVED_AT_ONCE)):
+        with catalog.alone() as moment:
+            if busy := sorted(owner.rpartition(":")[0] for owner in moment.busy if not process_is_gone(owner)):
+                done = f"{len(removed):,} files were removed before that. " if removed else ""
+                raise StoreBusy(
+                    f"runs are in progress ({', '.join(busy)}), and their files look like orphans. {done}Run gc when they "
+                    "have ended."
+                )
+            named = moment.named_since(mark)
+            removed += delete_files(store, [each for each in batch if each.path not in named])
+    return removed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,10 +26,10 @@ from docstokg_assets.engine.progress import Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
 from docstokg_assets.reporting import run_files
-from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, OtlpSink, SinkSet
+from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, FileHeld, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.resolvers.registry import ResolverContext, key_of
 from docstokg_assets.runs import planning
-from docstokg_assets.runs.orphans import delete_orphans, stale_parts
+from docstokg_assets.runs.orphans import delete_files, stale_parts
 from docstokg_assets.runs.services import Services, resolvers_of
 from docstokg_assets.sources.listing import ChangedSince, Collected, Source, list_works
 from resources.artifacts.quarantine import Quarantine
@@ -86,7 +87,8 @@ class DownloadRun:
         cut_off = before is not None and was_cut_off(catalog, before)
         if before and cut_off and run_files.lines_are_missing(catalog, self.folder, self.run_id):
             log.info("the end of the manifest of run %s is missing; it is rebuilt from the catalog", self.run_id)
-            run_files.rebuild_lines(catalog, self.folder, before)
+            with suppress(FileHeld):  # then it is still being written, and not cut off
+                run_files.rebuild_lines(catalog, self.folder, before)
         catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
         self._first_hash = self.config_hash if before is None else before.config_hash
         for owner in catalog.lease_owners():
@@ -94,7 +96,7 @@ class DownloadRun:
                 given_back = catalog.release_owner(owner)
                 catalog.free_groups(owner)
                 log.info("took back %d works from a process that has ended (%s)", given_back, owner)
-        delete_orphans(self.services.store, stale_parts(self.services.store, STALE_S))
+        delete_files(self.services.store, stale_parts(self.services.store, STALE_S))
         self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
         self._recorder = Recorder(catalog, self._sinks)
         self._note_configuration()

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from docstokg_assets.domain.works import Work
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.configs import FAST, NAMED
+from resources.catalog import Catalog, NewItem
 
 if TYPE_CHECKING:
     from docstokg_assets_tests.support.program import Ended
@@ -186,3 +188,20 @@ def test_a_file_that_is_kept_for_other_works_too_says_so(told: tuple[Sandbox, Pa
         )
     ended = content("why", work_id, "--config", str(config))
     assert ended.code == 0 and "The same file is also stored for W9." in ended.out
+
+
+@pytest.mark.requirement("CLI-1", "TRU-8")
+def test_among_very_many_works_only_ids_are_looked_up_and_the_other_way_is_named(
+    tmp_path: Path, content: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("docstokg_assets.cli.why_command._MOST_SEARCHED", 3)
+    with Catalog.open(tmp_path / "catalog.sqlite3") as catalog:
+        works = [Work(f"W{n}", title=f"It's work {n}", year=2024, doi=f"10.1/{n}") for n in range(4)]
+        catalog.enqueue([NewItem(w.work_id, 2024, 1, w.to_json(), "hash") for w in works])
+    for name in ("W2", "https://openalex.org/W2", "2024__its-work-2__W2.pdf"):
+        assert "It's work 2" in content("why", "--out", str(tmp_path), name).out
+    titled = content("why", "--out", str(tmp_path), "It's work")
+    assert titled.code == 3 and "WHERE title ILIKE '%It''s work%'" in titled.err.replace("\n", " ")
+    by_doi = content("why", "--out", str(tmp_path), "https://doi.org/10.1234/abc")
+    assert by_doi.code == 3 and "WHERE doi = '10.1234/abc'" in by_doi.err.replace("\n", " ")
+    assert "is not in this collection" in content("why", "--out", str(tmp_path), "W99").err

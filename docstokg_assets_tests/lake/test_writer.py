@@ -31,6 +31,7 @@ from docstokg_assets_tests.support.servers import LossyProxy
 from resources.catalog import Catalog
 from resources.lake.bucket import LakeBucket
 from resources.lake.files import LakeFiles, LakeFolder
+from resources.processes import new_owner
 from resources.records import Reason
 
 Make = Callable[..., Any]
@@ -112,11 +113,11 @@ def test_a_crash_before_the_position_is_noted_doubles_rows_on_disk_but_not_in_th
 ) -> None:
     attempts, works = make_history(catalog, works=40)
 
-    def die(self: Catalog, name: str, position: int) -> None:
+    def die(self: Catalog, moves: Any) -> bool:
         raise RuntimeError("power loss")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
-        patch.setattr(Catalog, "set_export_position", die)
+        patch.setattr(Catalog, "move_exports", die)
         export_manifest(catalog, LakeWriter(lake))
     export_manifest(catalog, LakeWriter(lake))
 
@@ -385,3 +386,22 @@ def test_a_join_that_breaks_off_leaves_all_parts(lake: LakeFiles, monkeypatch: p
     with pytest.raises(ZeroDivisionError):
         LakeWriter(lake).compact("works", more_than=1)
     assert lake.parts("works") == before and rows_of(lake, "SELECT count(*) FROM works") == [(2,)]
+
+
+_MUCH = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY md5(range::VARCHAR)) AS r FROM range(1500000))"
+
+
+@pytest.mark.requirement("TRU-8")
+def test_a_query_that_needs_much_spills_to_a_folder_that_is_bounded_and_cleaned(
+    folder: LakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
+    ended = re.sub(r":\d+:", ":999999999:", new_owner())
+    left = tmp_path / "temp" / f"docstokg-spill-{ended}-abc"
+    of_others = tmp_path / "temp" / "docstokg-spill-another-machine:1:00-abc"
+    for each in (left, of_others):
+        each.mkdir(parents=True)
+    assert query_lake(folder, _MUCH, limit=1, memory="60MB").rows == ((1_500_000,),)
+    with pytest.raises(QueryError, match=r"needs more than 60MB of memory and 1MB of disk; narrow it"):
+        query_lake(folder, _MUCH, limit=1, memory="60MB", spill="1MB")
+    assert list((tmp_path / "temp").iterdir()) == [of_others]

@@ -21,6 +21,7 @@ from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.configs import spent_today
 from resources.catalog.catalog import Catalog
 from resources.clock import SystemClock
+from resources.http.errors import AddressRefused, BreakerOpen, HostClosed, HttpError
 from resources.http.messages import Response
 
 DEPOSITS = ("zenodo", "figshare", "osf", "biorxiv", "medrxiv", "datacite")
@@ -100,6 +101,34 @@ def test_a_file_that_openalex_does_not_have_costs_a_credit(
     entries, services = collect(box, "openalex_content", **PAYING)
     assert [str(entry.reason) for entry in entries.values()] == ["no-candidate"]
     assert spent_today(services.catalog, "openalex_content") == pytest.approx(0.0001)
+
+
+@pytest.mark.requirement("RES-3", "TRU-8")
+@pytest.mark.parametrize(
+    ("fault", "spent"),
+    [({"delay": 30.0}, 0.01), ({"close": True}, 0.01), ({"status": 503}, 0.0), ({"status": 429}, 0.0)],
+)
+def test_a_paid_request_whose_answer_is_lost_is_spent_and_sent_once(
+    box_of: Callable[..., Sandbox], collect: Callable[..., Any], fault: dict[str, Any], spent: float
+) -> None:
+    box = box_of("sold")
+    box.add_fault(host="content.openalex.org", **fault)
+    patience = {"http.timeout_read_s": 0.5, "http.retry.max_attempts": 3, "http.retry.base_delay_ms": 10}
+    _, services = collect(box, "openalex_content", **PAYING, **patience)
+    assert spent_today(services.catalog, "openalex_content") == pytest.approx(spent)
+    assert fault == {"status": 429} or len(box.arrivals("content.openalex.org")) == 1
+
+
+@pytest.mark.requirement("RES-3")
+@pytest.mark.parametrize("refused", [AddressRefused("no"), HostClosed("later"), BreakerOpen("later")])
+def test_a_paid_request_that_was_never_sent_costs_nothing(tmp_path: Path, refused: HttpError) -> None:
+    with Catalog.open(tmp_path / "catalog.sqlite3") as budget:
+        context = ResolverContext(api_keys={"openalex_content": "key"}, budget=budget)
+        asking = OpenAlexContentResolver(OpenAlexContentSettings()).resolve(Work("W1", has_content=True), context)
+        next(asking)
+        with pytest.raises(type(refused)):
+            asking.throw(refused)
+        assert spent_today(budget, "openalex_content") == 0.0
 
 
 class _Clock(SystemClock):

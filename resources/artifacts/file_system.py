@@ -214,17 +214,30 @@ class FileSystemStore:
             raise _store_error(self.root / relative_path, error) from error
 
 
+_durable: set[tuple[int, int]] = set()  # folders whose entry in their parent this process has brought to the disk
+
+
 def _step_into(parent: int, name: str, create: bool) -> int:
-    """The folder `name` in `parent`, made durable when it is new."""
+    """The folder `name` in `parent`; for one who stores a file in it durable, also where another process made it a moment ago and
+    has not come so far. Each process asks the disk once for each folder."""
     try:
-        return os.open(name, _FOLDER, dir_fd=parent)
+        folder = os.open(name, _FOLDER, dir_fd=parent)
     except FileNotFoundError:
         if not create:
             raise
-    with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=parent)
-        os.fsync(parent)
-    return os.open(name, _FOLDER, dir_fd=parent)
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+        folder = os.open(name, _FOLDER, dir_fd=parent)
+    if create:
+        status = os.fstat(folder)
+        if (key := (status.st_dev, status.st_ino)) not in _durable:
+            try:
+                os.fsync(parent)
+            except OSError:
+                os.close(folder)
+                raise
+            _durable.add(key)
+    return folder
 
 
 def _store_error(path: Path, error: OSError) -> StoreError:

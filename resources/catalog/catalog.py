@@ -15,7 +15,9 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy import func as sql
 
 from resources.catalog.database import insert_missing, now_of, portions, retry_lost_transactions, upsert
+from resources.catalog.exports import Exports
 from resources.catalog.hosts import Hosts
+from resources.catalog.names import Names
 from resources.catalog.queries import Queries
 from resources.catalog.queue import Queue
 from resources.catalog.rows import (
@@ -33,7 +35,7 @@ from resources.catalog.rows import (
     to_json,
     validator_rows,
 )
-from resources.catalog.schema import artifacts, attempts, catalog_entries, exports, meta, queue, runs, set_aside
+from resources.catalog.schema import artifacts, attempts, catalog_entries, meta, queue, runs, set_aside
 from resources.catalog.slices import write_slice
 from resources.catalog.spending import Spending
 
@@ -67,7 +69,7 @@ _SETTLE = (
 )
 
 
-class Catalog(Queue, Hosts, Spending, Queries):
+class Catalog(Queue, Hosts, Spending, Exports, Names, Queries):
     # what happened
 
     @retry_lost_transactions
@@ -156,20 +158,6 @@ class Catalog(Queue, Hosts, Spending, Queries):
     def runs(self) -> list[Run]:
         """All runs, the latest first."""
         return [run_from_row(row) for row in self._rows(select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id))]
-
-    # exports
-
-    @retry_lost_transactions
-    def export_position(self, name: str) -> int:
-        """Up to where the export of that name has come; 0 when it has not begun."""
-        with self._read() as connection:
-            return connection.scalar(select(exports.c.position).where(exports.c.name == name)) or 0
-
-    @retry_lost_transactions
-    def set_export_position(self, name: str, position: int) -> None:
-        moving = upsert(exports, ["position", "updated_at"])
-        with self._write() as connection:
-            connection.execute(moving, {"name": name, "position": position, "updated_at": now_of(connection)})
 
     @retry_lost_transactions
     def slice_to(self, path: Path, run_id: str) -> None:

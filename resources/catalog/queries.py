@@ -19,9 +19,8 @@ from resources.catalog.rows import (
     artifact_from_row,
     attempt_from_row,
     entry_from_row,
-    from_json,
 )
-from resources.catalog.schema import artifacts, attempts, catalog_entries, queue, run_works
+from resources.catalog.schema import artifacts, attempts, catalog_entries, run_works
 from resources.records import AttemptRecord, Classification, Kind, Reason, Status
 
 Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
@@ -130,21 +129,6 @@ class Queries(Database):
         statement = select(artifacts).where(condition).order_by(artifacts.c.id).limit(limit)
         return [artifact_from_row(row) for row in self._rows(statement)]
 
-    def named_files(self) -> Iterator[str]:
-        """The path of every file that a row names, some more than once; also what is kept for a work whose search still waits."""
-        rows = select(artifacts.c.path).union_all(
-            select(catalog_entries.c.path).where(catalog_entries.c.path.is_not(None))
-        )
-        several = select(catalog_entries.c.html_paths).where(catalog_entries.c.html_paths != "[]")
-        kept = select(queue.c.progress).where(queue.c.progress.like('%"html":{%'))
-        with self._read() as connection:
-            yield from connection.execute(rows).scalars()
-            for paths in connection.execute(several).scalars():
-                yield from from_json(paths)
-            for progress in connection.execute(kept).scalars():
-                if html := from_json(progress)["html"]:
-                    yield html["path"]
-
     # attempts
 
     def attempts_after(
@@ -162,13 +146,19 @@ class Queries(Database):
         """The same rows as `attempts_after`, column by column and as they are stored, for those who move very many."""
         return self._columns(select(attempts), attempts.c.id, position, limit)
 
-    def attempts_of(self, work_id: str, year: int | None) -> list[AttemptRecord]:
-        """All attempts for a work, in their order, those that were made for several at once included. The index of its year is
-        used: there is none of works."""
+    def attempts_of(self, work_id: str, year: int | None, after: int = 0) -> list[AttemptRecord]:
+        """All attempts for a work after a position, in their order, those that were made for several at once included. The index
+        of its year is used: there is none of works."""
         shared = attempts.c.extra.like('%"also_for"%') & attempts.c.extra.contains(f'"{work_id}"', autoescape=True)
-        same = (year_is(attempts.c.year, year or 0), (attempts.c.work_id == work_id) | shared)
+        of_year = (year_is(attempts.c.year, year or 0), attempts.c.id > after)
+        same = (*of_year, (attempts.c.work_id == work_id) | shared)
         rows = self._rows(select(attempts).where(*same).order_by(attempts.c.id))
         return [attempt_from_row(row).record for row in rows]
+
+    def has_more_attempts(self, year: int | None, than: int) -> bool:
+        """Whether a year has more attempts than that; no more of them are counted."""
+        some = select(attempts.c.id).where(year_is(attempts.c.year, year or 0)).limit(than + 1).subquery()
+        return int(self._rows(select(sql.count().label("n")).select_from(some))[0]["n"]) > than
 
     def attempts_with(self, key: str, status: Status) -> Iterator[AttemptRecord]:
         """The attempts of this status whose `extra` has something under `key`, in their order. Reads all attempts."""

@@ -128,6 +128,13 @@ class Queue(Database):
         found = self._rows_by_portions(select(queue.c.work_id, queue.c.record), queue.c.work_id, work_ids)
         return ((row["work_id"], from_json(row["record"])) for row in found)
 
+    def records_of_year(self, year: int) -> Iterator[tuple[dict[str, Any], str]]:
+        """The stored record and the plan of each work of a year, a page at a time, in any order. 0: unknown."""
+        found = select(queue.c.record, queue.c.plan_hash).where(year_is(queue.c.year, year))
+        with self._read() as connection:
+            for record, plan_hash in connection.execute(found, execution_options={"yield_per": 1_000}):
+                yield from_json(record), plan_hash
+
     @retry_lost_transactions
     def claim(
         self,
@@ -267,12 +274,22 @@ class Queue(Database):
             ).all()
         return [ParkedGroup(*row) for row in rows]
 
+    def has_more_works(self, than: int) -> bool:
+        """Whether more works than that are known; no more of them are counted."""
+        some = select(queue.c.work_id).limit(than + 1).subquery()
+        return int(self._rows(select(func.count().label("n")).select_from(some))[0]["n"]) > than
+
+    def queued(self, work_id: str) -> list[QueuedWork]:
+        """The work with that id, if there is one."""
+        return self._queued([queue.c.work_id == work_id], 1)
+
     def queued_like(self, pieces: Iterable[str], limit: int = 1_000) -> list[QueuedWork]:
         """Works whose record contains all of these, in any case (of ASCII letters), by id. Looks at every work."""
+        return self._queued([queue.c.record.icontains(piece, autoescape=True) for piece in pieces], limit)
+
+    def _queued(self, conditions: list[ColumnElement[bool]], limit: int) -> list[QueuedWork]:
         columns = [queue.c[field.name] for field in fields(QueuedWork)]
-        statement = select(*columns).order_by(queue.c.work_id).limit(limit)
-        for piece in pieces:
-            statement = statement.where(queue.c.record.icontains(piece, autoescape=True))
+        statement = select(*columns).where(*conditions).order_by(queue.c.work_id).limit(limit)
         return [
             QueuedWork(**{**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])})
             for row in self._rows(statement)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pydantic import SecretStr
@@ -22,10 +22,34 @@ from resources.catalog.engines import postgres_name, postgres_url
 from resources.catalog.errors import POSTGRES_SCHEMA, CatalogError
 from resources.records import Answer
 
+if TYPE_CHECKING:
+    import psycopg
+
 _MAX_VALUE_BYTES = 10_000_000  # of one cell
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 # PRAGMA table_info and the like tell what there is; all others that SQLite has could change something.
 _HARMLESS_PRAGMAS = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"})
+# Superuser; member of a role that reaches files or programs of the server; functions for it that were opened to the user.
+_RIGHTS = """
+SELECT rolsuper,
+       EXISTS (SELECT FROM pg_roles r WHERE pg_has_role(current_user, r.oid, 'MEMBER') AND r.rolname IN
+               ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program')),
+       ARRAY(SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND
+             proname IN ('pg_read_file', 'pg_read_binary_file', 'pg_ls_dir', 'pg_stat_file', 'lo_import', 'lo_export')
+             AND has_function_privilege(pg_proc.oid, 'EXECUTE'))
+FROM pg_roles WHERE rolname = current_user
+"""
+_RUNNER = """
+CREATE FUNCTION pg_temp.answer(question text, most bigint) RETURNS SETOF record LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE found_row record; rows bigint := 0;
+BEGIN
+  FOR found_row IN EXECUTE question LOOP
+    RETURN NEXT found_row;
+    rows := rows + 1;
+    EXIT WHEN rows >= most;
+  END LOOP;
+END $$
+"""
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 
 
@@ -83,6 +107,10 @@ def _ask_postgres(url: URL, sql: str, timeout_s: float, max_rows: int) -> Answer
             for key, value in settings.items():
                 connection.execute("SELECT set_config(%s, %s, false)", (key, value))
             connection.commit()
+            if "dblink" in sql.lower():
+                raise QueryRefused("dblink leads out of this catalog, and only the catalog is asked")
+            if _is_superuser(connection, name):
+                return _ask_with_fewer_rights(connection, sql, max_rows)
             # A cursor takes nothing but a SELECT that changes nothing, hands out as many rows as are wanted, and, because it is
             # prepared, comes alone: no second statement hides behind a semicolon.
             connection.execute(f"DECLARE answer NO SCROLL CURSOR FOR {sql}", prepare=True)
@@ -99,6 +127,58 @@ def _ask_postgres(url: URL, sql: str, timeout_s: float, max_rows: int) -> Answer
                 f"the catalog {name} cannot be asked: {cause}. Check the server and storage.url."
             ) from None
         raise QueryRefused(cause) from None
+
+
+def _is_superuser(connection: psycopg.Connection[Any], name: str) -> bool:
+    """One who is none, and may still read files of the server or start programs there, is refused: his rights cannot be taken
+    from him for a while."""
+    row = connection.execute(_RIGHTS).fetchone()
+    superuser, reaches, functions = row or (True, True, [])
+    if not superuser and (reaches or functions):
+        rights = ", ".join(functions) or "roles such as pg_read_server_files"
+        raise QueryRefused(
+            f"the user of storage.url may reach files of the server {name} ({rights}). Ask as another user, "
+            "or take that right from him"
+        )
+    return bool(superuser)
+
+
+def _ask_with_fewer_rights(connection: psycopg.Connection[Any], sql: str, max_rows: int) -> Answer:
+    """Ask for a superuser as pg_read_all_data, which reads tables and nothing else. A passing function of that role runs the SQL,
+    because nobody can change his role inside of one: after SET ROLE, a call of set_config in the SQL would do it."""
+    columns = _columns_of(connection, sql)
+    connection.execute("SET TRANSACTION READ WRITE")
+    connection.execute(_RUNNER)
+    connection.execute("ALTER FUNCTION pg_temp.answer OWNER TO pg_read_all_data")
+    connection.execute("SET TRANSACTION READ ONLY")
+    named = ", ".join(f"c{number} {kind}" for number, (_, kind) in enumerate(columns))
+    question = f"SELECT * FROM pg_temp.answer(%s, %s) AS answer({named})"
+    try:
+        rows = connection.execute(question, (sql, max_rows + 1)).fetchall()
+    finally:
+        connection.rollback()  # nobody ever saw the function
+    return _answer([name for name, _ in columns], lambda most: rows[:most], max_rows)
+
+
+def _columns_of(connection: psycopg.Connection[Any], sql: str) -> list[tuple[str, str]]:
+    """Names and types of what the SQL answers, without running it. Only one statement can be prepared, and a cursor is only for a
+    SELECT."""
+    import psycopg
+
+    def prepare(statement: str) -> None:
+        prepared = connection.pgconn.prepare(b"", statement.encode())
+        if prepared.status != psycopg.pq.ExecStatus.COMMAND_OK:
+            words = prepared.error_message.decode(errors="replace").partition("\n")[0]
+            raise QueryRefused(words.removeprefix("ERROR:").strip())
+
+    prepare(f"DECLARE looked_at NO SCROLL CURSOR FOR {sql}")
+    prepare(sql)
+    told = connection.pgconn.describe_prepared(b"")
+    described = [(told.ftype(n), told.fmod(n), (told.fname(n) or b"").decode()) for n in range(told.nfields)]
+    name_of = "SELECT format_type(%s::oid, %s::int)"
+    kinds = [(name, connection.execute(name_of, (kind, more)).fetchone()) for kind, more, name in described]
+    connection.rollback()
+    return [(name, row[0] if row else "text") for name, row in kinds]
 
 
 def _answer(columns: list[str], fetch: Callable[[int], list[Any]], max_rows: int) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -212,3 +213,26 @@ def test_threads_can_write_side_by_side_without_leaking_descriptors(store: FileS
         thread.join()
     assert len(files(store, "PDF")) == 160
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.requirement("TRU-1")
+def test_a_folder_that_another_process_has_just_made_is_durable_before_a_file_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one was stopped between making the folder and bringing it to the disk."""
+    store = FileSystemStore(tmp_path)
+    os.makedirs(tmp_path / "PDF/2024")
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_ino), real(fd)))
+    part = store.begin("PDF/2024")
+    part.write(b"%PDF")
+    store.commit(part, "PDF/2024/a.pdf", hashlib.sha256(b"%PDF").hexdigest())
+    folders = [(tmp_path / name).stat().st_ino for name in ("", "PDF", "PDF/2024")]
+    assert set(folders) <= set(synced)
+    assert max(map(synced.index, folders[:2])) < synced.index(folders[2]), "the parents first"
+    synced.clear()
+    part = store.begin("PDF/2024")
+    part.write(b"%PDF")
+    store.commit(part, "PDF/2024/b.pdf", hashlib.sha256(b"%PDF").hexdigest())
+    assert folders[0] not in synced and folders[1] not in synced, "once for each process"

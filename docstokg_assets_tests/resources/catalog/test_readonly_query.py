@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from datetime import datetime
 from pathlib import Path
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
@@ -16,7 +19,10 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 
 
 @pytest.fixture(autouse=True)
-def filled(location: Location) -> None:
+def filled(request: pytest.FixtureRequest) -> None:
+    if "location" not in request.fixturenames:
+        return
+    location: Location = request.getfixturevalue("location")
     with Catalog.open(location) as catalog:
         catalog.enqueue([NewItem(f"W{n}", 2024, 2024, {}, "p") for n in range(5)])
 
@@ -77,6 +83,62 @@ def test_what_is_not_a_reading_of_the_catalog_is_denied(location: Location, tmp_
         asked(location, sql.format(folder=folder))
     assert list(folder.iterdir()) == []
     assert asked(location, "SELECT count(*) FROM queue").rows == ((5,),)
+
+
+FILES = [
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT pg_read_binary_file('/etc/passwd')",
+    "SELECT pg_ls_dir('/')",
+    "SELECT * FROM pg_stat_file('/etc/passwd')",
+    "SELECT lo_import('/etc/passwd')",
+    "SELECT lo_export(1, '/tmp/made')",
+    "COPY (SELECT 1) TO PROGRAM 'id'",
+    "SELECT query_to_xml('COPY (SELECT 1) TO PROGRAM ''id''', true, true, '')",
+    "SELECT query_to_xml('SELECT pg_read_file(''/etc/passwd'')', true, true, '')",
+    "SELECT * FROM dblink('dbname=postgres', 'SELECT 1') AS t(a int)",
+    "SELECT set_config('role', 'tester', true), query_to_xml('SELECT pg_read_file(''/etc/passwd'')', true, true, '')",
+    "SELECT set_config('session_authorization', 'tester', false)",
+    "SELECT set_config('transaction_read_only', 'off', false)",
+    "SELECT query_to_xml('CREATE TABLE t (a int)', true, true, '')",
+]
+
+
+@pytest.mark.requirement("CLI-1", "TRU-8")
+@pytest.mark.parametrize("sql", FILES)
+def test_no_file_or_program_of_the_server_is_reached_as_a_superuser(postgres_catalog: SecretStr, sql: str) -> None:
+    with psycopg.connect(postgres_catalog.get_secret_value()) as connection:
+        assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() == (True,)
+    with pytest.raises(QueryRefused) as refused:
+        asked(postgres_catalog, sql)
+    assert "root:" not in str(refused.value)
+
+
+@pytest.mark.requirement("CLI-1", "TRU-8")
+def test_asking_as_a_superuser_leaves_nothing_behind_and_keeps_names_and_types(postgres_catalog: SecretStr) -> None:
+    with Catalog.open(postgres_catalog) as catalog:
+        catalog.enqueue([NewItem(f"W{n}", 2024, 2024, {}, "p") for n in range(5)])
+    sql = 'SELECT work_id AS a, work_id AS a, now() AS "A b", 1.25::numeric(8, 2), NULL FROM queue; -- all of them'
+    answer = asked(postgres_catalog, sql, max_rows=2)
+    assert answer.columns == ("a", "a", "A b", "numeric", "?column?") and answer.more and len(answer.rows) == 2
+    assert isinstance(answer.rows[0][2], datetime) and answer.rows[0][3:] == (1.25, None)
+    with psycopg.connect(postgres_catalog.get_secret_value()) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_proc WHERE proname = 'answer'").fetchone() == (0,)
+
+
+@pytest.mark.requirement("CLI-1", "TRU-8")
+def test_a_user_with_few_rights_asks_and_one_who_reaches_files_is_refused(postgres_catalog: SecretStr) -> None:
+    Catalog.open(postgres_catalog).close()
+    with psycopg.connect(postgres_catalog.get_secret_value(), autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS plain")
+        connection.execute("CREATE ROLE plain LOGIN PASSWORD 'plain' IN ROLE pg_read_all_data")
+        as_plain = SecretStr(re.sub(r"//[^@]+@", "//plain:plain@", postgres_catalog.get_secret_value()))
+        assert asked(as_plain, "SELECT count(*) FROM queue").rows == ((0,),)
+        with pytest.raises(QueryRefused, match="permission denied"):
+            asked(as_plain, "SELECT pg_read_file('/etc/passwd')")
+        connection.execute("GRANT pg_read_server_files TO plain")
+        with pytest.raises(QueryRefused, match=r"may reach files of the server .*Ask as another user"):
+            asked(as_plain, "SELECT 1")
+        connection.execute("DROP ROLE plain")
 
 
 @pytest.mark.requirement("CLI-1")
