@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from docstokg_assets.cli.progress import RunDisplay
     from docstokg_assets.config import ContentDownloadConfig
     from docstokg_assets.domain.scope import WorkScope
-    from docstokg_assets.engine.dispatcher import PassResult
+    from docstokg_assets.engine.passes import PassResult
     from docstokg_assets.runs.run import DownloadRun
     from docstokg_assets.runs.services import Services
     from resources.catalog import QueueCounts

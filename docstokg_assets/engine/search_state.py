@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from docstokg_assets.domain.plans import Candidate, Plan, Target, Tier, url_key
+from docstokg_assets.engine.custody import WorkFiles
 from docstokg_assets.engine.download import outcome_from_json, without_secrets
 from docstokg_assets.landing.extract import Found
 from resources.http.canonical import host_of
@@ -102,6 +103,7 @@ class SearchState:
     waits: int = 0  # how often the work was parked for a broken host that would soon be tried again
     kept: KeptCopy | None = None  # if set, the search only revalidates this copy
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
+    files: WorkFiles = field(default_factory=WorkFiles)
 
     @classmethod
     def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> SearchState:
@@ -259,6 +261,9 @@ class SearchState:
             "active_ms": self.active_ms,
             "kept": asdict(self.kept) if self.kept is not None else None,
             "replaces": self.replaces,
+            "stored": dict(self.files.earlier),
+            "main": self.files.main,
+            "aside": dict(self.files.aside),
         }
 
     def _restore(self, progress: Mapping[str, Any]) -> None:
@@ -274,6 +279,7 @@ class SearchState:
         for counter in ("requests", "waits", "active_ms"):
             setattr(self, counter, int(progress.get(counter, 0)))
         self.replaces = progress.get("replaces")
+        self.files = WorkFiles(progress.get("stored", {}), progress.get("main"), progress.get("aside", {}))
         if kept := progress.get("kept"):
             self.kept = KeptCopy(**kept | {"tier": Tier(kept["tier"]), "kind": Kind(kept["kind"])})
         if progress.get("html"):

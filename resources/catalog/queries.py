@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, case, select
+from sqlalchemy import ColumnElement, Select, Table, case, or_, select
 from sqlalchemy import func as sql
 
 from resources.catalog.database import Database, retry_lost_transactions
@@ -26,6 +26,12 @@ from resources.records import AttemptRecord, Classification, Kind, Reason, Statu
 
 Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
 _ENTRIES = select(catalog_entries)
+_CURRENT = (
+    select(artifacts.c.work_id, artifacts.c.path)
+    .outerjoin(catalog_entries, catalog_entries.c.work_id == artifacts.c.work_id)
+    .where(or_(catalog_entries.c.path.is_(None), artifacts.c.path.startswith("cas/", autoescape=True)))
+    .subquery()
+)
 
 
 class Queries(Database):
@@ -130,9 +136,21 @@ class Queries(Database):
         statement = select(artifacts).where(condition).order_by(artifacts.c.id).limit(limit)
         return [artifact_from_row(row) for row in self._rows(statement)]
 
+    def files_of(self, work_id: str) -> set[str]:
+        """What `named_files` gives of one work."""
+        own = select(_CURRENT.c.path).where(_CURRENT.c.work_id == work_id)
+        kept = select(queue.c.progress).where(queue.c.work_id == work_id)
+        named = {row["path"] for row in self._rows(own)}
+        for entry in self.entries_of([work_id]):
+            named |= {entry.path, *entry.html_paths} - {None}
+        for row in self._rows(kept):
+            named |= {html["path"]} if (html := (from_json(row["progress"]) or {}).get("html")) else set()
+        return named
+
     def named_files(self) -> Iterator[str]:
-        """The path of every file that a row names, some more than once; also what is kept for a work whose search still waits."""
-        rows = select(artifacts.c.path).union_all(
+        """The path of every file that a row names, some more than once; also what is kept for a work whose search still waits. A
+        row of `artifacts` that a later file of its work has superseded names none, unless its file is named by its hash."""
+        rows = select(_CURRENT.c.path).union_all(
             select(catalog_entries.c.path).where(catalog_entries.c.path.is_not(None))
         )
         several = select(catalog_entries.c.html_paths).where(catalog_entries.c.html_paths != "[]")
@@ -144,6 +162,11 @@ class Queries(Database):
             for progress in connection.execute(kept).scalars():
                 if html := from_json(progress)["html"]:
                     yield html["path"]
+
+    def files_aside(self) -> list[str]:
+        """Files that were put aside as damaged, for works that have no other by now."""
+        noted = select(queue.c.progress).where(queue.c.progress.like('%"aside":{"%'))
+        return [path for row in self._rows(noted) for path in from_json(row["progress"])["aside"]]
 
     # attempts
 
