@@ -83,6 +83,7 @@ class _Job:
         self._session, self._services, self._print = session, session.services, session.print
         self._forced, self._verify, self._revalidate, self._failed_ids = forced, verify, revalidate, failed_ids
         self._lost: list[str] = []
+        self._unverified = False
 
     def run(self, run_id: str | None) -> int:
         services, session = self._services, self._session
@@ -100,7 +101,7 @@ class _Job:
             self._print(f"{unchanged} unchanged, {result.outcomes['ok']:,} in a new version.")
         lost = self._print_lost()
         self._write_failed(extent)
-        return session.exit_code(incomplete=lost)
+        return session.exit_code(incomplete=lost or self._unverified)
 
     def _requeue(self, extent: WorkScope, display: RunDisplay) -> None:
         """Put the selected works back into the queue, and print how many."""
@@ -109,13 +110,24 @@ class _Job:
             forced = resuming.force(catalog, extent, self._forced)
             self._print(f"{plural(forced, 'work')} to search for again from the start.")
         if self._verify:
-            workers = self._services.config.workers
+            config = self._services.config
             found = resuming.verify(
-                catalog, store, extent, workers, stop, lambda n: display.set_phase(f"checking files, {n:,} so far")
+                catalog,
+                store,
+                extent,
+                config.workers,
+                stop,
+                lambda n: display.set_phase(f"checking files, {n:,} so far"),
+                config.download.quarantine_bytes,
             )
-            self._lost = found.lost
+            self._lost, self._unverified = found.lost, found.no_room_for is not None
             what = f"{len(found.missing):,} missing, {len(found.damaged):,} damaged" if found.lost else "all intact"
             self._print(f"{plural(found.checked, 'file')} checked: {what}.")
+            if found.no_room_for is not None:
+                self._print(
+                    f"Stopped at {found.no_room_for}: it is damaged, and the quarantine has no room for it. Nothing was done "
+                    "with it. Make room with `content gc --quarantine --delete`, or raise download.quarantine_bytes."
+                )
         if self._revalidate and not stop.is_set():
             asked, unknown = resuming.revalidate(catalog, extent)
             also = f"; {unknown:,} cannot be revalidated (no ETag or Last-Modified)" if unknown else ""

@@ -14,7 +14,7 @@ from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, TableFormatOption, with_settings
 from docstokg_assets.cli.output import MAX_TABLE_ROWS
 from docstokg_assets.reporting.rendering import format_bytes, format_time, iso, json_text, plural, rich_table
-from docstokg_assets.runs.orphans import Quarantined, delete_unnamed, find_orphans, processes_at_work
+from docstokg_assets.runs.orphans import Quarantined, delete_unnamed, find_orphans, find_quarantined, processes_at_work
 from resources.artifacts.store import QUARANTINE, ArtifactStore, Found
 from resources.catalog.catalog import Catalog
 

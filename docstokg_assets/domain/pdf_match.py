@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -72,6 +72,16 @@ _ABSTRACT = re.compile(r"(?i)\babstracts?\b")
 _FRONT = re.compile(
     r"(?i)\b(?:table of contents|editorial board|front matter|issue information|masthead|in this issue)\b"
 )
+
+
+def strict(validator: PdfValidator) -> PdfValidator:
+    """Reject on any flag, as for guessed URLs."""
+
+    def validate(work: Work, url: str, path: Path) -> Verdict:
+        verdict = validator(work, url, path)
+        return replace(verdict, reason=verdict.reason or Reason.WRONG_PAPER) if verdict.flags else verdict
+
+    return validate
 
 
 def validate_pdf(work: Work, url: str, facts: PdfFacts) -> Verdict:

@@ -19,7 +19,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,8 @@ from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.claims import Claims
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
+from docstokg_assets.engine.leases import WorkLeases
+from docstokg_assets.engine.passes import PassResult, PassSettings
 from docstokg_assets.engine.progress import Progress, Waiting
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.request_queues import Park, Task
@@ -36,7 +38,6 @@ from docstokg_assets.engine.search_state import SearchState, next_try
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
-from resources.catalog.queue import Years
 from resources.catalog.rows import Finished, Parked, QueueItem
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
@@ -48,56 +49,7 @@ from resources.records import DownloadOutcome, Reason
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class PassSettings:
-    workers: int
-    run_id: str
-    config_hash: str
-    owner: str  # unique to this process; holds the leases
-    year: Years | None = None  # which works: of a year, or of several,
-    of_run: str | None = None  # or of a run
-    deadline_s: float | None = None
-    max_works: int | None = None
-    lease_s: float = 120.0
-    park_after_s: float = 60.0
-    soon_s: float = 60.0  # a work waits so long for a broken host to be tried again before it ends without success
-    retry_base_s: float = 3600.0
-    max_tries: int = 5
-
-
-@dataclass(slots=True)
-class PassResult:
-    """What a pass did. `ended` says why it ended: drained, deadline, budget or stopped."""
-
-    ended: str = "drained"
-    finished: int = 0
-    saved: int = 0
-    html_only: int = 0  # of those saved
-    to_retry: int = 0  # of those finished: without success so far, a later pass tries them again
-    parked: int = 0
-    requests: int = 0
-    bytes: int = 0
-    elapsed_s: float = 0.0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    refused: dict[str, str] = field(
-        default_factory=dict, repr=False
-    )  # work -> reason, of those that come due with a host
-
-    def count(self, entry: Finished) -> None:
-        outcome = entry.outcome
-        if (before := self.refused.pop(entry.work_id, None)) is not None:  # it came due again in the same pass
-            self.finished, self.to_retry = self.finished - 1, self.to_retry - 1
-            self.outcomes -= Counter([before])
-        if not entry.counts:
-            self.refused[entry.work_id] = str(outcome.reason)
-        self.finished += 1
-        self.saved += outcome.ok
-        self.html_only += outcome.reason is Reason.HTML_ONLY
-        self.to_retry += entry.retry_at is not None
-        self.bytes += outcome.content_length or 0
-        self.outcomes[str(outcome.reason)] += 1
+_TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
 
 class Dispatcher:
@@ -128,6 +80,8 @@ class Dispatcher:
         self._seq = itertools.count(1)
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
         self._open_lock = threading.Lock()  # the recorder's thread removes them
+        self._leases = WorkLeases(catalog, settings.owner, settings.lease_s, clock)
+        self._taken_over: set[str] = set()  # works under way here that another process has by now
         self._started_works: set[str] = set()  # counted only where there is a budget
         self._held_elsewhere = 0  # works that other processes were seen to hold
         self._next_claim = 0.0
@@ -137,11 +91,12 @@ class Dispatcher:
     def run(self) -> PassResult:
         started = self._clock.monotonic()
         deadline = float("inf") if self._settings.deadline_s is None else started + self._settings.deadline_s
-        heartbeat, tick = started + self._settings.lease_s / 3, started
+        tick = started
         self._recorder.done = self._on_recorded
         self._workers.start(self._driver.advance)
         try:
             while not self._is_over(deadline):
+                self._keep_leases()
                 self._claim_works()
                 self._send_requests()
                 if not self._open and not self._more_will_be_due(deadline):
@@ -150,9 +105,6 @@ class Dispatcher:
                 wake_at = min(now + _TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
-                if now >= heartbeat:
-                    self._catalog.heartbeat(self._settings.owner, self._settings.lease_s)
-                    heartbeat = now + self._settings.lease_s / 3
                 if now >= tick:
                     self._client.limiter.keep_leases()
                     self._on_progress(self.progress())
@@ -218,6 +170,25 @@ class Dispatcher:
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
+    def _keep_leases(self) -> None:
+        """Renew the leases when it is time; stop working on works that another process has taken over meanwhile."""
+        if not self._leases.are_due():
+            return
+        held = self._leases.renew()
+        with self._open_lock:
+            works = set(self._open)
+        if unknown := held - works:  # claimed in a transaction whose answer was lost
+            self._catalog.release_owner(self._settings.owner, unknown)
+        self._taken_over = works - held
+        if not self._taken_over:
+            return
+        waiting = self._scheduler.remove_all(self._taken_over)
+        if waiting:
+            log.warning("%d works were taken over by another process, because this one stood still", len(waiting))
+        for task, _ in waiting:
+            self._park(task, _TAKEN_OVER)  # which the catalog refuses
+        self._recorder.flush()  # not to be taken for a later claim of the same works
+
     def _claim_works(self) -> None:
         """Claim works while there is room for them."""
         most = max(64, self._settings.workers * 8)
@@ -235,6 +206,7 @@ class Dispatcher:
         for item in items:
             with self._open_lock:
                 self._open[item.work_id] += 1
+            self._taken_over.discard(item.work_id)
             self._scheduler.note_claimed(item.work_id)
             if self._settings.max_works is not None:
                 self._started_works.add(item.work_id)
@@ -260,7 +232,7 @@ class Dispatcher:
         """Continue tasks whose pause is over, and hand every request that may go now to a free worker."""
         for task in self._scheduler.resumed():
             self._place(task, self._driver.advance(task, None))
-        for task, queue in self._scheduler.turns(self._workers.has_room):
+        for task, queue in self._scheduler.turns(self._may_send):
             now = self._clock.monotonic()
             step = self._driver.prepare(task, queue, now)
             if isinstance(step, Send) and (step is task.send or task.batched):
@@ -269,6 +241,9 @@ class Dispatcher:
             else:  # its host was closed meanwhile
                 self._client.limiter.leave(queue.allowance)
                 self._place(task, step)
+
+    def _may_send(self) -> bool:
+        return self._workers.has_room() and not self._leases.are_in_doubt()
 
     def _handle_events(self, timeout: float) -> None:
         for event in self._workers.events(timeout):
@@ -282,7 +257,9 @@ class Dispatcher:
     def _place(self, task: Task, step: Next) -> None:
         """Put a task where its next step makes it wait, or end it."""
         park: Park | None = None
-        if isinstance(step, Send):
+        if task.item.work_id in self._taken_over and isinstance(step, Send | Pause | ConcurrentQueries):
+            park = _TAKEN_OVER
+        elif isinstance(step, Send):
             park = self._scheduler.enqueue(task, step)
         elif isinstance(step, Pause):
             park = self._scheduler.pause(task, step, may_wait=not self._stop.is_set())
@@ -356,6 +333,9 @@ class Dispatcher:
                 next_group=self._scheduler.group_of(host) if host is not None else None,
                 plan_hash=state.plan_hash or task.item.plan_hash,
                 claimed_plan_hash=task.item.plan_hash,
+                made=tuple(state.files.made),
+                lets_go=state.files.superseded_by(outcome),
+                lost_file=state.replaces is not None,
             )
         )
 
@@ -371,7 +351,8 @@ class Dispatcher:
             self._on_subtask_done(task.parent, task, park)
             return
         task.add_active_time(self._clock.monotonic())
-        self._scheduler.note_parked(task.item.work_id, park)
+        if park is not _TAKEN_OVER:
+            self._scheduler.note_parked(task.item.work_id, park)
         self._recorder.record(
             Parked(
                 work_id=task.item.work_id,
@@ -382,6 +363,7 @@ class Dispatcher:
                 owner=self._settings.owner,
                 plan_hash=task.state.plan_hash or task.item.plan_hash,
                 claimed_plan_hash=task.item.plan_hash,
+                made=tuple(task.state.files.made),
             )
         )
 

@@ -15,15 +15,16 @@ from typing import Any
 
 import orjson
 
-from docstokg_assets.domain.naming import USUAL, artifact_path, extension_of
+from docstokg_assets.domain.naming import USUAL, extension_of
 from docstokg_assets.domain.pdf_match import PdfValidator, Verdict
 from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.sniffing import SNIFF_BYTES, TWO_IN_ONE, pdf_fault, sniff
 from docstokg_assets.domain.works import Work
+from docstokg_assets.engine.custody import WorkFiles, is_left
 from docstokg_assets.landing.walls import recognise_wall
 from resources.artifacts.file_system import PartFile
 from resources.artifacts.quarantine import Quarantine
-from resources.artifacts.store import ArtifactStore
+from resources.artifacts.store import CAS, ArtifactStore
 from resources.http.digests import KNOWN, stated_digests
 from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
 from resources.http.exchange import reason_of_status
@@ -210,9 +211,11 @@ def finalize_candidate_download(
     *,
     validator: PdfValidator | None = None,
     quarantine: Quarantine | None = None,
+    files: WorkFiles | None = None,
+    owner: str = "",
 ) -> DownloadOutcome:
     """Check integrity, validate that it is this article, then store. Never leaves a part file behind. `quarantine`:
-    keeps PDFs that are another file type as well."""
+    keeps PDFs that are another file type as well; `files`: of the work; `owner`: this process."""
     if not response.ok:
         reason = reason_of_status(response.status)
         if reason is Reason.OK:  # a redirect without a target, or "not modified" without a condition
@@ -243,7 +246,8 @@ def finalize_candidate_download(
         part.write(stream.page)
     kind = stream.kind
     extension = extension_of(kind, stream.content_type, response.headers.get("content-disposition"), response.url)
-    name = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], extension)
+    files = WorkFiles() if files is None else files
+    names = files.names(work, FOLDERS[kind], extension)
     outcome = _outcome(
         candidate,
         Reason.OK,
@@ -258,9 +262,9 @@ def finalize_candidate_download(
         meta={**stream.digests, **_provenance(candidate, response), **_flags(verdict)},
         **_validators(response),
     )
-    stored = store.commit(part, name, stream.sha256, orjson.dumps(without_secrets(outcome)))
-    readable = {"name": name} if stored.path != name else {}  # where the store names files by their hash
-    return replace(outcome, path=stored.path, meta={**outcome.meta, **readable})
+    path, name = files.store(store, part, names, stream.sha256, orjson.dumps(without_secrets(outcome)), owner)
+    readable = {"name": name} if path.startswith(f"{CAS}/") else {}  # where the store names files by their hash
+    return replace(outcome, path=path, meta={**outcome.meta, **readable})
 
 
 def still_current(
@@ -276,20 +280,23 @@ def still_current(
     return _outcome(candidate, Reason.NOT_MODIFIED, Classification.SKIP, ok=True, sha256=sha256, **now)
 
 
-def adopted(work: Work, store: ArtifactStore, wanted: Callable[[DownloadOutcome], bool]) -> DownloadOutcome | None:
-    """The outcome that was noted with a file stored under the work's name, if it is `wanted` and the file has not changed."""
+def adopted(
+    work: Work, store: ArtifactStore, files: WorkFiles, wanted: Callable[[DownloadOutcome], bool]
+) -> DownloadOutcome | None:
+    """The outcome that was noted with a file stored under one of the work's names, if it is `wanted`, the file has not changed,
+    and whoever stored it has ended; else it is his, to be recorded or removed."""
     for kind in (Kind.PDF, Kind.XML):
-        path = artifact_path(work.year, work.title, work.work_id, FOLDERS[kind], USUAL[kind][0])
-        note = store.note_of(path)
-        if note is None:
-            continue
-        with suppress(ValueError, TypeError, KeyError):  # a note of another program or version
-            outcome = outcome_from_json(orjson.loads(note))
-            named = outcome.ok and outcome.url and outcome.resolver and outcome.tier and Tier(outcome.tier)
-            if not named or not wanted(outcome):
-                continue
-            if (outcome.sha256, outcome.content_length) == store.settled(path):
-                return replace(outcome, path=path, meta={**outcome.meta, "adopted": True})
+        for path in files.names(work, FOLDERS[kind], USUAL[kind][0]):
+            note = store.note_of(path)
+            if note is None:
+                break
+            with suppress(ValueError, TypeError, KeyError):  # a note of another program or version
+                outcome = outcome_from_json(orjson.loads(note))
+                named = outcome.ok and outcome.url and outcome.resolver and outcome.tier and Tier(outcome.tier)
+                if not named or not wanted(outcome) or not is_left(store, path):
+                    continue
+                if (outcome.sha256, outcome.content_length) == store.settled(path):
+                    return replace(outcome, path=path, meta={**outcome.meta, "adopted": True})
     return None
 
 

@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from docstokg_assets.engine.custody import settle_files
 from docstokg_assets.reporting.sinks import SinkSet
+from resources.artifacts.store import ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Batch, Entry, Finished, Parked
 from resources.records import AttemptRecord
@@ -35,9 +37,10 @@ class Recorder:
         self,
         catalog: Catalog,
         sinks: SinkSet,
+        store: ArtifactStore | None = None,
         done: Callable[[Finished | Parked, bool], None] = lambda entry, settled: None,
     ) -> None:
-        self._catalog, self._sinks, self.done = catalog, sinks, done
+        self._catalog, self._sinks, self._store, self.done = catalog, sinks, store, done
         self._inbox: queue.SimpleQueue[Event | _Flush | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._held: dict[str, list[AttemptRecord]] = {}  # attempts that brought a file; their lines name its path
@@ -92,6 +95,11 @@ class Recorder:
         parked = [e for e in events if isinstance(e, Parked)]
         committed = self._catalog.commit(Batch(attempts, finished, parked))
         lost, ends = set(committed.lost), {end.work_id: end for end in committed.entries}
+        if self._store is not None:
+            refused = lost.union(committed.kept)
+            entries: list[Finished | Parked] = [*finished, *parked]
+            for entry in entries:
+                settle_files(self._catalog, self._store, entry, entry.work_id not in refused)
         for attempt in attempts:
             if attempt.work_id is not None and "sha256" in attempt.extra:
                 self._held.setdefault(attempt.work_id, []).append(attempt)

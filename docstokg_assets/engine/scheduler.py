@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
 from docstokg_assets.engine.progress import Waiting
@@ -132,17 +132,24 @@ class Scheduler:
             assert task.send is not None
             self._queue_for(task.send).tasks.append(task)
 
-    def remove_all(self) -> list[tuple[Task, Park]]:
-        """Take all tasks that wait, each with what it would still wait for."""
+    def remove_all(self, works: Set[str] | None = None) -> list[tuple[Task, Park]]:
+        """Take all tasks that wait, or those of some works, each with what it would still wait for."""
         now, removed = self._clock.monotonic(), list[tuple[Task, Park]]()
+
+        def stays(task: Task) -> bool:
+            return works is not None and task.item.work_id not in works
+
         for queue in self._queues.values():
             group, interval, wait = queue.allowance.group, queue.allowance.interval_s, max(0.0, queue.ready_at - now)
             for position, task in enumerate(queue.tasks):
-                removed.append((task, Park(wait + position * interval, ITS_TURN, group)))
-            queue.tasks.clear()
+                if not stays(task):
+                    removed.append((task, Park(wait + position * interval, ITS_TURN, group)))
+            queue.tasks = deque(filter(stays, queue.tasks))
         for ready_at, _, task, pause in self._pauses:
-            removed.append((task, Park(max(0.0, ready_at - now), pause.reason, self.group_of(pause.host))))
-        self._pauses.clear()
+            if not stays(task):
+                removed.append((task, Park(max(0.0, ready_at - now), pause.reason, self.group_of(pause.host))))
+        self._pauses = [entry for entry in self._pauses if stays(entry[2])]
+        heapq.heapify(self._pauses)
         return removed
 
     # -- groups and their fullness ------------------------------------------------------------------------------------

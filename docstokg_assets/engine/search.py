@@ -12,10 +12,9 @@ import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
-from docstokg_assets.domain.pdf_match import PdfValidator, Verdict
+from docstokg_assets.domain.pdf_match import PdfValidator, strict
 from docstokg_assets.domain.plans import Candidate, Target, Tier, url_key
 from docstokg_assets.domain.url_patterns import UrlPatternCache
 from docstokg_assets.domain.works import Work
@@ -63,6 +62,7 @@ class PipelineSettings:
     validator: PdfValidator | None = None  # checks whether a PDF is the wanted article
     recorded: Callable[[str, str], bool] = lambda work_id, sha256: True  # whether the catalog has this file of the work
     quarantine: Quarantine | None = None  # keeps PDFs that are another file type as well
+    owner: str = ""  # this process, which stored files then name
     max_concurrent_resolvers: int = 1
     versions: tuple[str, ...] = ("*",)  # patterns
     licenses: tuple[str, ...] = ("*",)
@@ -93,7 +93,11 @@ class ResolverPipeline:
         if state.kept is not None:
             return (yield from self._revalidate(state.kept, work, state))
         outcome = self._adopt(work, state, log) or (yield from self._search(work, state, log))
-        return replace(outcome, meta={**outcome.meta, "replaces": state.replaces}) if state.replaces else outcome
+        if not state.replaces:
+            return outcome
+        outcome = replace(outcome, meta={**outcome.meta, "replaces": state.replaces})
+        whole = not outcome.ok and state.files.restore(self._store, self._settings.owner)
+        return _left_as_is(outcome) if whole else outcome
 
     # -- a file that is stored already --------------------------------------------------------------------------------
 
@@ -114,7 +118,7 @@ class ResolverPipeline:
             stream.discard()
             return _left_as_is(failed(candidate, Reason.UNEXPECTED_CT))
         validator = self._settings.validator
-        outcome = finalize_candidate_download(work, candidate, response, self._store, validator=validator)
+        outcome = self._finalize(work, candidate, response, state, validator=validator)
         return self._succeeded(outcome, state) if outcome.ok else _left_as_is(outcome)
 
     def _adopt(self, work: Work, state: SearchState, log: AttemptLog) -> DownloadOutcome | None:
@@ -125,7 +129,7 @@ class ResolverPipeline:
             recorded = noted.sha256 is None or self._settings.recorded(work.work_id, noted.sha256)
             return not recorded and self._excluded_by(_candidate_of(noted)) is None
 
-        outcome = adopted(work, self._store, wanted) if not self._settings.dry_run else None
+        outcome = adopted(work, self._store, state.files, wanted) if not self._settings.dry_run else None
         if outcome is None or self._taken_by_another(candidate := _candidate_of(outcome), work, log):
             return None
         state.add_to_chain(candidate.resolver)
@@ -307,10 +311,8 @@ class ResolverPipeline:
             state.fail(candidate, refusal[0], response, note=refusal[1])
             return None
         validator, quarantine = self._settings.validator, self._settings.quarantine
-        validator = _strict(validator) if candidate.guessed and validator is not None else validator
-        outcome = finalize_candidate_download(
-            work, candidate, response, self._store, validator=validator, quarantine=quarantine
-        )
+        validator = strict(validator) if candidate.guessed and validator is not None else validator
+        outcome = self._finalize(work, candidate, response, state, validator=validator, quarantine=quarantine)
         if not outcome.ok:
             reason = _wall(response, response.body) or outcome.reason
             note = str(outcome.meta.get("evidence") or outcome.meta.get("fault", ""))
@@ -349,7 +351,7 @@ class ResolverPipeline:
         else:
             found = extract(page, response.headers.get("content-type"), response.url)
             if state.html is None and found.is_full_text:
-                state.html = self._keep_html(candidate, work, response, page)
+                state.html = self._keep_html(candidate, work, state, response, page)
             state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
             if state.add_links(candidate, response.url, found):
                 state.visited.add(candidate.key)
@@ -357,10 +359,18 @@ class ResolverPipeline:
             else:
                 state.fail(candidate, Reason.NO_PDF_LINK, response)
 
-    def _keep_html(self, candidate: Candidate, work: Work, response: Response, page: bytes) -> DownloadOutcome:
+    def _keep_html(
+        self, candidate: Candidate, work: Work, state: SearchState, response: Response, page: bytes
+    ) -> DownloadOutcome:
         sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
         stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, page=page)
-        return finalize_candidate_download(work, candidate, replace(response, payload=stream), self._store)
+        return self._finalize(work, candidate, replace(response, payload=stream), state)
+
+    def _finalize(
+        self, work: Work, candidate: Candidate, response: Response, state: SearchState, **options: Any
+    ) -> DownloadOutcome:
+        own: dict[str, Any] = {"files": state.files, "owner": self._settings.owner}
+        return finalize_candidate_download(work, candidate, response, self._store, **own, **options)
 
     def _succeeded(self, outcome: DownloadOutcome, state: SearchState) -> DownloadOutcome:
         beside = (state.html,) if state.html is not None and state.html.path is not None else ()
@@ -370,16 +380,6 @@ class ResolverPipeline:
 
 def _wall(response: Response, page: bytes) -> Reason | None:
     return recognise_wall(response.status, response.headers, page[:_WALL_BYTES], response.url)
-
-
-def _strict(validator: PdfValidator) -> PdfValidator:
-    """Reject guessed URLs on any flag."""
-
-    def validate(work: Work, url: str, path: Path) -> Verdict:
-        verdict = validator(work, url, path)
-        return replace(verdict, reason=verdict.reason or Reason.WRONG_PAPER) if verdict.flags else verdict
-
-    return validate
 
 
 def _candidate_of(file: KeptCopy | DownloadOutcome) -> Candidate:

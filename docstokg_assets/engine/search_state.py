@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from docstokg_assets.domain.plans import Candidate, Plan, Target, Tier, url_key
+from docstokg_assets.engine.custody import WorkFiles
 from docstokg_assets.engine.download import outcome_from_json, without_secrets
 from docstokg_assets.landing.extract import Found
 from resources.http.canonical import host_of
@@ -113,6 +114,7 @@ class SearchState:
     kept: KeptCopy | None = None  # if set, the search only revalidates this copy
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
     fresh: bool = False  # a forced search: every host is asked anew, whatever the HTTP cache knows
+    files: WorkFiles = field(default_factory=WorkFiles)
 
     @classmethod
     def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> SearchState:
@@ -289,6 +291,9 @@ class SearchState:
             "replaces": self.replaces,
             "fresh": self.fresh,
             "tried": sorted(key for key in self.tried if not carries_credentials(key)) if self.only_refused else [],
+            "stored": dict(self.files.earlier),
+            "main": self.files.main,
+            "aside": dict(self.files.aside),
         }
 
     def _restore(self, progress: Mapping[str, Any]) -> None:
@@ -306,6 +311,7 @@ class SearchState:
             setattr(self, counter, int(progress.get(counter, 0)))
         self.replaces = progress.get("replaces")
         self.fresh = bool(progress.get("fresh"))
+        self.files = WorkFiles(progress.get("stored", {}), progress.get("main"), progress.get("aside", {}))
         if kept := progress.get("kept"):
             self.kept = KeptCopy(**kept | {"tier": Tier(kept["tier"]), "kind": Kind(kept["kind"])})
         if progress.get("html"):

@@ -26,7 +26,7 @@ _BREAKER = frozenset({Status.BREAKER_OPEN, Status.BREAKER_HALF_OPEN, Status.BREA
 _NOT_SENT = frozenset({Status.SKIPPED, Status.ROBOTS_DISALLOWED})
 _MAX_REQUESTS = 40
 _SENT_NOTHING = "sent no request to"
-_FILE_NAME = re.compile(r".+__(W[0-9]+)\.[a-z]{3,5}")  # as `domain.naming` makes them
+_FILE_NAME = re.compile(r".+__(W[0-9]+)(?:~[0-9]+)?\.[a-z]{3,5}")  # as `domain.naming` makes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,11 @@ def _why(
     for flag in flags:
         evidence = entry.meta.get("evidence") if entry is not None else ""
         yield f"Flagged {flag}: {FLAG_TEXT[flag]}{f' ({evidence})' if evidence else ''}"
+    if entry is not None and not failed and (later := [a for a in attempts if a.ts.timestamp() > entry.finished_at]):
+        reasons = [str(one.reason) for one in later if one.reason not in (None, Reason.OK)]
+        if Reason.NOT_MODIFIED not in reasons:
+            last = f" ({reasons[-1]})" if reasons else ""
+            yield f"A later search brought nothing better{last}; what was downloaded before stays."
     if not attempts:
         yield "No requests were sent for this work yet."
 

@@ -104,7 +104,9 @@ class Quarantined:
 def find_quarantined(catalog: Catalog, store: ArtifactStore, older_than_s: float = 0.0) -> list[Quarantined]:
     """The quarantined files, one entry for each work and URL that brought the file."""
     before = time.time() - older_than_s
+    waiting = set(catalog.files_aside())  # for a replacement, or to be put back
     stored = [found for found in store.iter_files(QUARANTINE) if found.changed_at <= before]
+    stored = [found for found in stored if found.path not in waiting]
     attempts: dict[str, dict[tuple[str | None, str], AttemptRecord]] = {}
     for attempt in catalog.attempts_with("quarantined", Status.CONTENT_POLICY_SKIP) if stored else ():
         attempts.setdefault(attempt.extra["quarantined"], {})[attempt.work_id, attempt.url] = attempt

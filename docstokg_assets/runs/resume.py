@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from docstokg_assets.domain.plans import Tier
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.search_state import KeptCopy
-from resources.artifacts.store import ArtifactStore, Unreadable
+from resources.artifacts.store import QUARANTINE, ArtifactStore, NameTaken, Unreadable
 from resources.catalog import Catalog, Entry
 from resources.http.canonical import canonical_url
 from resources.http.redact import carries_credentials
@@ -72,8 +73,9 @@ class Selection:
 
 def force(catalog: Catalog, scope: WorkScope, selection: Selection) -> int:
     """Reopen the selected works, to be searched for again from the start; returns how many."""
-    again = {"fresh": True}  # the HTTP cache is gone past: what it knows led to the outcome that is doubted
-    return catalog.reopen_with((end.work_id, again) for end in _entries(catalog, scope) if selection.holds(end))
+    ends = (end for end in _entries(catalog, scope) if selection.holds(end))
+    # The HTTP cache is gone past: what it knows led to the outcome that is doubted.
+    return catalog.reopen_with((end.work_id, {**_files_in_progress(catalog, end), "fresh": True}) for end in ends)
 
 
 @dataclass(slots=True)
@@ -81,6 +83,7 @@ class Verified:
     checked: int = 0
     missing: list[str] = field(default_factory=list)  # works
     damaged: list[str] = field(default_factory=list)
+    no_room_for: str | None = None  # the damaged file at which it stopped, because the quarantine has no room
 
     @property
     def lost(self) -> list[str]:
@@ -94,40 +97,107 @@ def verify(
     workers: int,
     stop: threading.Event,
     on_checked: Callable[[int], None] = lambda checked: None,
+    max_quarantine_bytes: int | None = None,
 ) -> Verified:
-    """Hash every stored file again, several at a time. Delete a file that differs or cannot be read, for a file under its final
-    name must be whole, and reopen its work; the new outcome says which file it replaces."""
-    verified = Verified()
+    """Hash every stored file again, several at a time. Reopen the work of a file that is missing, differs or cannot be read, and
+    put that file aside in quarantine, for a file under its final name must be whole. Nothing is deleted: that is for whoever
+    records the replacement. When there is none, and the file reads well again, the search puts it back. Stops where the
+    quarantine has no room."""
+    verified, room = Verified(), _Room(store, max_quarantine_bytes)
     stored = (end for end in _entries(catalog, scope) if _succeeded(end) and end.path and end.sha256)
 
-    def stored_hash(path: str) -> str | None:
+    def stored_hash(path: str) -> tuple[str | None, int]:
         try:
-            return store.sha256_of(path)[0]
+            return store.sha256_of(path)
         except FileNotFoundError:
-            return None
+            return None, 0
         except Unreadable:
-            return "unreadable"
+            return "unreadable", 0
 
-    def checked_files(end: Entry) -> list[dict[str, str | None]]:
-        files = _files_of(catalog, end)
-        return [{"path": path, "sha256": sha256, "found": stored_hash(path)} for path, sha256 in files.items()]
+    def checked_file(path: str, sha256: str, size: int) -> _Checked:
+        found, found_size = stored_hash(path)
+        if found not in (sha256, None):
+            found, found_size = stored_hash(path)  # once more: a disk or a network may have erred
+        return _Checked(path, sha256, found, found_size or size)
+
+    def checked_files(end: Entry) -> list[_Checked]:
+        return [checked_file(path, sha256, end.bytes or 0) for path, sha256 in _files_of(catalog, end).items()]
 
     with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
         while not stop.is_set() and (page := list(itertools.islice(stored, _AT_ONCE))):
-            seen = {end.work_id: files for end, files in zip(page, pool.map(checked_files, page), strict=True)}
-            differ = {i: bad for i, files in seen.items() if (bad := [f for f in files if f["found"] != f["sha256"]])}
-            lost: list[tuple[str, Mapping[str, Any]]] = []
-            for work_id in catalog.done_among(differ):  # others are being fetched at the moment
-                for file in differ[work_id]:
-                    if file["found"] is not None:
-                        store.delete(str(file["path"]))
-                first = differ[work_id][0]
-                (verified.missing if first["found"] is None else verified.damaged).append(work_id)
-                lost.append((work_id, {"replaces": first}))
-            catalog.reopen_with(lost, only_done=True)
-            verified.checked += sum(map(len, seen.values()))
+            seen = list(zip(page, pool.map(checked_files, page), strict=True))
+            differ = {end.work_id: (end, bad) for end, files in seen if (bad := [f for f in files if not f.is_whole])}
+            for work_id in sorted(catalog.done_among(differ)):  # others are being fetched at the moment
+                end, bad = differ[work_id]
+                verified.no_room_for = room.take(file for file in bad if file.found is not None)
+                if verified.no_room_for is not None:
+                    return verified
+                aside = {_free_name(store, file): file.path for file in bad}
+                progress = {**_files_in_progress(catalog, end), "replaces": bad[0].told(), "aside": aside}
+                if catalog.reopen_with(
+                    [(work_id, progress)], only_done=True
+                ):  # from here on it is known where they are
+                    for place, path in aside.items():
+                        _set_aside(catalog, store, work_id, path, place)
+                    (verified.missing if bad[0].found is None else verified.damaged).append(work_id)
+            verified.checked += sum(len(files) for _, files in seen)
             on_checked(verified.checked)
     return verified
+
+
+def _set_aside(catalog: Catalog, store: ArtifactStore, work_id: str, path: str, place: str) -> None:
+    """Put a damaged file aside. If its work has been done meanwhile and the file was found whole, it goes back."""
+    if store.set_aside(path, place) and catalog.done_among([work_id]) and path in catalog.files_of(work_id):
+        with suppress(NameTaken):
+            store.set_aside(place, path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    path: str
+    sha256: str
+    found: str | None  # the hash of what lies there; None: nothing
+    bytes: int
+
+    @property
+    def is_whole(self) -> bool:
+        return self.found == self.sha256
+
+    def told(self) -> dict[str, str | None]:
+        return {"path": self.path, "sha256": self.sha256, "found": self.found}
+
+
+class _Room:
+    """What the quarantine may still take."""
+
+    def __init__(self, store: ArtifactStore, max_bytes: int | None) -> None:
+        self._store, self._left = store, max_bytes
+        self._counted = max_bytes is None
+
+    def take(self, files: Iterable[_Checked]) -> str | None:
+        """Make room for files; the first for which there is none."""
+        for file in files:
+            if not self._counted:
+                self._left = (self._left or 0) - sum(found.bytes for found in self._store.iter_files(QUARANTINE))
+                self._counted = True
+            if self._left is not None and file.bytes > self._left:
+                return file.path
+            self._left = None if self._left is None else self._left - file.bytes
+        return None
+
+
+def _free_name(store: ArtifactStore, file: _Checked) -> str:
+    """Where a damaged file is put aside. A missing one may be there already, put aside by a process that was killed then."""
+    for number in itertools.count(1):
+        place = f"{QUARANTINE}/{file.path}" + (f".{number}" if number > 1 else "")
+        if file.found is None or not store.exists(place):
+            return place
+    raise AssertionError("there is always another number")
+
+
+def _files_in_progress(catalog: Catalog, end: Entry) -> dict[str, Any]:
+    """What a new search must know of the files that a work has."""
+    return {"stored": _files_of(catalog, end), "main": end.path} if end.path and end.sha256 else {}
 
 
 def _files_of(catalog: Catalog, end: Entry) -> dict[str, str]:
@@ -161,7 +231,7 @@ def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
             if copy is None:
                 unknown += 1
             else:
-                yield end.work_id, {"kept": asdict(copy), "fresh": True}
+                yield end.work_id, {**_files_in_progress(catalog, end), "kept": asdict(copy), "fresh": True}
 
     reopened = catalog.reopen_with(copies(), only_done=True)  # not those that are being fetched again
     return reopened, unknown

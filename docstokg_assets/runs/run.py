@@ -20,8 +20,9 @@ from docstokg_assets.config import ContentDownloadConfig, config_hash
 from docstokg_assets.domain.pdf_match import PdfValidator, Verdict, validate_pdf
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.dispatcher import Dispatcher, PassResult, PassSettings
+from docstokg_assets.engine.dispatcher import Dispatcher
 from docstokg_assets.engine.download import DownloadLimits
+from docstokg_assets.engine.passes import PassResult, PassSettings
 from docstokg_assets.engine.progress import Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
@@ -98,7 +99,7 @@ class DownloadRun:
                 log.info("took back %d works from a process that has ended (%s)", given_back, owner)
         delete_files(self.services.store, stale_parts(self.services.store, STALE_S))
         self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
-        self._recorder = Recorder(catalog, self._sinks)
+        self._recorder = Recorder(catalog, self._sinks, self.services.store)
         self._note_configuration()
         self._recorder.__enter__()
         self.driver = self.services.driver(self._recorder.record, self.run_id, self.stop)
@@ -205,6 +206,7 @@ class DownloadRun:
             validator=self._pdf_validator(reject=download.on_suspect == "reject") if download.check_pdf else None,
             recorded=self._has_recorded,
             quarantine=Quarantine(self.services.store, download.quarantine_bytes),
+            owner=self.services.owner,
             max_concurrent_resolvers=download.max_concurrent_resolvers,
             versions=download.versions,
             licenses=download.licenses,

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from docstokg_assets.sandbox import Sandbox
+from docstokg_assets_tests.support.audit import audit
 
 if TYPE_CHECKING:
     from docstokg_assets_tests.support.program import Ended, Place
@@ -193,6 +195,93 @@ def test_a_damaged_file_that_cannot_be_had_again_does_not_stay(pulled: Place, co
     ended = content(*resume(pulled, "--verify"))
     assert ended.code == 3 and f"0 of 1 lost file fetched again; still missing: {work_id}." in ended.err
     assert not file.exists() and entries(pulled)[work_id][0] == "http-4xx"
+    assert (pulled.out / "quarantine/PDF" / file.name).read_bytes() == b"%PDF-1.4 broken"  # it may be all there is
+
+
+@pytest.mark.requirement("TRU-2")
+def test_fault_54_a_file_that_reads_well_again_is_put_back_when_nobody_has_another(
+    pulled: Place, content: Content, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work_id, file, sha256), *_ = stored(pulled)
+    before = entries(pulled)[work_id]
+    real, bad, errors = hashlib.file_digest, file.stat().st_ino, iter((errno.EIO, errno.EIO))
+
+    def file_digest(opened: Any, name: str) -> Any:
+        if os.fstat(opened.fileno()).st_ino == bad and (number := next(errors, None)) is not None:
+            raise OSError(number, os.strerror(number))
+        return real(opened, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", file_digest)
+    box.add_fault(status=404)
+    ended = content(*resume(pulled, "--verify"))
+    assert ended.code == 0 and "1 damaged" in ended.err, ended.err
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == sha256 and entries(pulled)[work_id] == before
+    assert not list((pulled.out / "quarantine").rglob("*.pdf")) and pulled.done() == WORKS_PER_YEAR
+
+
+@pytest.mark.requirement("TRU-2")
+def test_fault_54_one_error_in_reading_is_no_damage(
+    pulled: Place, content: Content, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, errors = hashlib.file_digest, iter((errno.EIO,))
+
+    def file_digest(opened: Any, name: str) -> Any:
+        if (number := next(errors, None)) is not None:
+            raise OSError(number, os.strerror(number))
+        return real(opened, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", file_digest)
+    ended = content(*resume(pulled, "--verify"))
+    assert ended.code == 0 and "all intact" in ended.err
+
+
+@pytest.mark.requirement("TRU-2")
+def test_verify_stops_where_the_quarantine_has_no_room(pulled: Place, content: Content) -> None:
+    (work_id, file, _), *_ = stored(pulled)
+    before = entries(pulled)[work_id]
+    file.write_bytes(b"%PDF-1.4 broken")
+    sections = yaml.safe_load(pulled.config.read_text())
+    sections.setdefault("download", {})["quarantine_bytes"] = 10
+    pulled.config.write_text(yaml.safe_dump(sections))
+    ended = content(*resume(pulled, "--verify"))
+    assert ended.code == 3 and f"Stopped at PDF/{file.name}: it is damaged, and the quarantine has no room" in ended.err
+    assert file.read_bytes() == b"%PDF-1.4 broken" and entries(pulled)[work_id] == before
+    assert pulled.done() == WORKS_PER_YEAR
+
+
+@pytest.mark.requirement("TRU-2")
+def test_fault_53_a_forced_search_that_fails_leaves_what_was_good(
+    pulled: Place, content: Content, box: Sandbox
+) -> None:
+    (work_id, file, sha256), *_ = stored(pulled)
+    before, attempts = entries(pulled), pulled.rows("SELECT count(*) FROM attempts")[0][0]
+    good = {i: row for i, row in before.items() if row[0] == "ok"}
+    box.add_fault(status=404)
+    ended = content(*resume(pulled, "--force", "--filter", "status=success"))
+    assert ended.code == 0, ended.err
+    assert {i: row for i, row in entries(pulled).items() if i in good} == good
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == sha256 and pulled.done() == WORKS_PER_YEAR
+    assert pulled.rows("SELECT count(*) FROM attempts")[0][0] > attempts
+    told = content("why", work_id, "--config", str(pulled.config), "--out", str(pulled.out))
+    assert f"Full text downloaded: PDF/{file.name}" in told.out
+    assert "A later search brought nothing better" in told.out and "http-4xx" in told.out
+
+
+@pytest.mark.requirement("TRU-2")
+def test_a_forced_search_with_other_bytes_gets_a_later_name_and_the_old_file_goes(
+    pulled: Place, content: Content, box: Sandbox
+) -> None:
+    (work_id, file, _), *_ = stored(pulled)
+    ((resolver, url),) = pulled.rows(f"SELECT resolver, url FROM catalog_entries WHERE work_id = '{work_id}'")
+    new = b"%PDF-1.7\n" + b"1 0 obj << >> endobj\n" * 200 + b"trailer\n%%EOF\n"
+    host, _, path = url.partition("//")[2].partition("/")
+    box.add_fault(host=host, path=f"/{path}", status=200, body=new.decode(), type="application/pdf")
+    for _ in range(2):  # the second time the bytes are the same, and keep their name
+        assert content(*resume(pulled, "--force", "--filter", f"resolver={resolver}")).code == 0
+        later = file.with_name(f"{file.stem}~2.pdf")
+        assert later.read_bytes() == new and not file.exists()
+        assert pulled.rows(f"SELECT path FROM catalog_entries WHERE work_id = '{work_id}'") == [(f"PDF/{later.name}",)]
+    assert audit(pulled.out, None).findings == []
 
 
 @pytest.mark.requirement("CAT-3", "TEL-1")
@@ -211,7 +300,8 @@ def test_revalidation_takes_304_as_kept_and_a_new_version_as_a_new_artifact(
     asked = len(stored(pulled)) + len(pulled.rows("SELECT 1 FROM catalog_entries WHERE kind = 'xml'"))
     assert f"{asked} files to revalidate." in ended.err
     assert f"{asked - 1} files unchanged, 1 in a new version." in ended.err
-    assert file.read_bytes() == new and same.stat().st_mtime_ns == written
+    later = file.with_name(f"{file.stem}~2.pdf")
+    assert later.read_bytes() == new and not file.exists() and same.stat().st_mtime_ns == written
     hashes = pulled.rows(f"SELECT sha256 FROM artifacts WHERE work_id = '{changed}' ORDER BY id")
     assert hashes == [(old,), (hashlib.sha256(new).hexdigest(),)]
     after = entries(pulled)

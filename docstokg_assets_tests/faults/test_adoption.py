@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from resources.processes import new_owner
+
 URL = "http://a.example/1.pdf"
 NAME = "PDF/2024__a-title__W1.pdf"
+NEXT = "PDF/2024__a-title__W1~2.pdf"
 
 
 def answer_of(answers: Any, pdf: bytes) -> bytes:
@@ -22,9 +26,17 @@ def answer_of(answers: Any, pdf: bytes) -> bytes:
 
 
 def forget(root: Path) -> None:
-    """The catalog as it was before anything was recorded."""
+    """The catalog as it was before anything was recorded; whoever stored the file has ended since."""
     for file in root.glob("catalog.sqlite3*"):
         file.unlink()
+    if (root / NAME).is_file():
+        os.setxattr(root / NAME, "user.docstokg.by", f"{new_owner().split(':')[0]}:{ended_process()}:0".encode())
+
+
+def ended_process() -> int:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    return process.pid
 
 
 @pytest.mark.requirement("CAT-3")
@@ -89,8 +101,21 @@ def test_what_is_not_plainly_the_same_file_is_fetched(
 ) -> None:
     pull(answer_of(answers, pdf), URL)
     again = pull(answer_of(answers, pdf), URL, before=happened)
-    assert (again.reason, len(again.server.requests), again.files) == ("ok", 1, {NAME: pdf})
-    assert "adopted" not in again.entry.meta
+    assert (again.reason, len(again.server.requests), again.entry.path) == ("ok", 1, NEXT)
+    assert again.files[NEXT] == pdf and "adopted" not in again.entry.meta
+    assert (again.root / NAME).is_symlink() or set(again.files) == {NEXT}  # what an ended process left goes
+
+
+@pytest.mark.requirement("TRU-1")
+def test_what_a_living_process_stored_is_left_to_it(pull: Callable[..., Any], answers: Any, pdf: bytes) -> None:
+    def forget_only_the_catalog(root: Path) -> None:
+        for file in root.glob("catalog.sqlite3*"):
+            file.unlink()
+
+    pull(answer_of(answers, pdf), URL)
+    again = pull(answer_of(answers, pdf), URL, before=forget_only_the_catalog)
+    assert (again.reason, len(again.server.requests), again.entry.path) == ("ok", 1, NEXT)
+    assert again.files == {NAME: pdf, NEXT: pdf}  # stored by this very process, which has not ended
 
 
 @pytest.mark.requirement("CAT-3")
@@ -104,7 +129,7 @@ def test_a_file_that_is_recorded_is_what_a_search_by_force_finds_anew(
     pull(answer_of(answers, pdf), URL)
     newer = pdf.replace(b"%PDF-1.7", b"%PDF-1.6")
     again = pull(answer_of(answers, newer), URL, before=reopen)
-    assert (len(again.server.requests), again.files) == (1, {NAME: newer})
+    assert (len(again.server.requests), again.files[again.entry.path]) == (1, newer)
 
 
 @pytest.mark.requirement("CAT-3")

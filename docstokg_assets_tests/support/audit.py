@@ -104,15 +104,20 @@ def _every_work_has_one_outcome(result: Audit, database: Database, works: Collec
 
 
 def _every_file_is_as_recorded(result: Audit, database: Database, root: str) -> set[str]:
-    """Returns all paths that a row names."""
+    """Returns all paths that a row names. A row of `artifacts` tells of a file that was stored once; where its work has a later
+    one, the file must be gone, unless it is named by its hash and may be of other works."""
     named: dict[str, dict[tuple[str, int | None], str]] = {}  # path -> what is said of it -> who says so
     pages: set[str] = set()
+    current: dict[str, set[str]] = {}
+    for work, path, html in database.rows("SELECT work_id, path, html_paths FROM catalog_entries"):
+        pages.update(json.loads(html or "[]"))
+        if path is not None:
+            current[work] = {path, *json.loads(html or "[]")}
     for table in ("catalog_entries", "artifacts"):
         sql = f"SELECT work_id, path, sha256, bytes FROM {table} WHERE path IS NOT NULL ORDER BY work_id"
         for work, path, sha256, size in database.rows(sql):
-            named.setdefault(path, {}).setdefault((sha256, size), f"{table} of {work}")
-    for (html,) in database.rows("SELECT html_paths FROM catalog_entries"):
-        pages.update(json.loads(html or "[]"))
+            if path in current.get(work, {path}) or path.startswith("cas/"):
+                named.setdefault(path, {}).setdefault((sha256, size), f"{table} of {work}")
     recorded = {path for (path,) in database.rows("SELECT path FROM artifacts")}
     for work, path in database.rows("SELECT work_id, path FROM catalog_entries WHERE path IS NOT NULL"):
         if path not in recorded:

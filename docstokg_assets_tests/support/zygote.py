@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from docstokg_assets.cli import main as program
 from docstokg_assets.reporting.sinks import SinkSet
+from resources.artifacts import file_system
 from resources.catalog.catalog import Catalog
 
 # Every step at which a process can die between the first byte of a file and the line that tells of it.
@@ -79,9 +80,9 @@ def die_at(step: str, turn: int) -> None:
         case 2:
             wrap(os, "fsync", before=of_file)
         case 3:
-            wrap(os, "replace", before=lambda *names, **options: "src_dir_fd" in options)
+            wrap(file_system, "rename_new", before=lambda *names: True)
         case 4:
-            wrap(os, "replace", after=True)
+            wrap(file_system, "rename_new", after=True)
         case 5:
             wrap(Catalog, "commit", before=finishes)
         case 6:

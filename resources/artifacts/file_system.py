@@ -6,6 +6,7 @@ whatever somebody puts there meanwhile. Callers decide the names of new files an
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import os
@@ -19,19 +20,22 @@ from io import BufferedReader
 from pathlib import Path
 
 from resources.artifacts.store import (
+    Creator,
     Found,
+    NameTaken,
     Stored,
     StoreError,
     StoreFull,
     Unreadable,
     final_path,
+    named_by_hash,
     names_of,
     parts_folder,
 )
 from resources.errors import translate_errors
 
 PART_PREFIX = ".part-"
-_NOTE = "user.docstokg"  # an extended attribute
+_NOTE, _BY = "user.docstokg", "user.docstokg.by"  # extended attributes
 _KEEPS_NOTES = hasattr(os, "setxattr")  # Python has them on Linux only
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,14 +59,19 @@ class PartFile:
                 remaining = remaining[os.write(fd, remaining) :]
         self.bytes_written += len(chunk)
 
-    def move_to(self, folder: int, name: str, note: bytes = b"") -> None:
-        """Bring the bytes to the disk, then take the final name, then bring that to the disk; the part is over."""
+    def move_to(self, folder: int, name: str, *, note: bytes = b"", by: str = "", replace: bool = False) -> None:
+        """Bring the bytes to the disk, then take the final name, then bring that to the disk; the part is over. Without
+        `replace` a name that is taken stays as it is (FileExistsError), and so does the part."""
         with self._opened() as (own_folder, fd):
-            if note and _KEEPS_NOTES:
+            for attribute, value in ((_NOTE, note), (_BY, by.encode())):
                 with suppress(OSError):  # not every file system keeps them, or as many bytes
-                    os.setxattr(fd, _NOTE, note)
+                    if value and _KEEPS_NOTES:
+                        os.setxattr(fd, attribute, value)
             os.fsync(fd)
-            os.replace(self.path.name, name, src_dir_fd=own_folder, dst_dir_fd=folder)
+            if replace:
+                os.replace(self.path.name, name, src_dir_fd=own_folder, dst_dir_fd=folder)
+            else:
+                rename_new(self.path.name, name, own_folder, folder)
             os.fsync(folder)
         self._close()
 
@@ -83,12 +92,13 @@ class PartFile:
         """The descriptors of folder and part. An error discards the part."""
         if self._folder is None or self._fd is None:
             raise StoreError(f"{self.path} was already committed or discarded")
-        with translate_errors(OSError, self._failed):
+        try:
             yield self._folder, self._fd
-
-    def _failed(self, error: OSError) -> StoreError:
-        self.discard()
-        return _store_error(self.path, error)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            self.discard()
+            raise _store_error(self.path, error) from error
 
     def _close(self) -> None:
         fds, self._folder, self._fd = (self._folder, self._fd), None, None
@@ -114,16 +124,31 @@ class FileSystemStore:
             fd = os.open(name, _NEW_FILE, 0o666, dir_fd=opened)
             return PartFile(self.root / relative_path, os.dup(opened), fd)
 
-    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"") -> Stored:
-        """A symbolic link that has the name is replaced too, not followed. Under the name of a hash nobody would look for a
-        note, and the file may be of several works."""
+    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"", by: str = "") -> Stored:
+        """A symbolic link that has the name is not followed: it takes the name as a file does. Under the name of a hash nobody
+        would look for a note, and the file may be of several works."""
         try:
             place = final_path(self.layout, path, sha256)
+            by_hash = named_by_hash(self.layout, path)
+            note, by = (b"", "") if by_hash else (note, by)
             with self._at(place, create=True) as (folder, name):
-                part.move_to(folder, name, note if place == path else b"")
-        finally:
+                try:
+                    part.move_to(folder, name, note=note, by=by, replace=by_hash)
+                except FileExistsError as error:
+                    raise NameTaken(f"{self.root / place} exists already. Choose another name.") from error
+        except NameTaken:
+            raise
+        except BaseException:
             part.discard()
-        return Stored(place, part.bytes_written)
+            raise
+        return Stored(place, part.bytes_written, own=not by_hash)
+
+    def creator_of(self, path: str) -> Creator | None:
+        with suppress(OSError, UnicodeDecodeError):
+            if _KEEPS_NOTES:
+                by = os.getxattr(self.root / path, _BY, follow_symlinks=False).decode()
+                return Creator(by, os.lstat(self.root / path).st_mtime)
+        return None
 
     def note_of(self, path: str) -> bytes | None:
         if not _KEEPS_NOTES:
@@ -156,6 +181,20 @@ class FileSystemStore:
         translated = translate_errors(OSError, partial(_store_error, self.root / relative_path))
         with self.open_read(relative_path) as file, translated:
             return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+
+    def set_aside(self, path: str, to: str) -> bool:
+        if not self.exists(path):
+            return False
+        with self._at(path) as (folder, name), self._at(to, create=True) as (other, new):
+            try:
+                rename_new(name, new, folder, other)
+            except FileExistsError as error:
+                raise NameTaken(f"{self.root / to} exists already. Choose another name.") from error
+            except FileNotFoundError:  # somebody else was quicker
+                return False
+            os.fsync(other)
+            os.fsync(folder)
+        return True
 
     def delete(self, relative_path: str) -> bool:
         try:
@@ -215,6 +254,22 @@ class FileSystemStore:
 
 
 _durable: set[tuple[int, int]] = set()  # folders whose entry in their parent this process has brought to the disk
+
+
+def rename_new(name: str, new: str, folder: int, new_folder: int) -> None:
+    """Rename in one step, FileExistsError where the new name is taken. The kernel is asked first; where it or the file system
+    cannot, the file gets a second name, which fails in the same way, and loses the first."""
+    if _RENAMEAT2 is not None:
+        if _RENAMEAT2(folder, os.fsencode(name), new_folder, os.fsencode(new), _NO_REPLACE) == 0:
+            return
+        if (number := ctypes.get_errno()) not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise OSError(number, os.strerror(number), new)
+    os.link(name, new, src_dir_fd=folder, dst_dir_fd=new_folder, follow_symlinks=False)
+    os.unlink(name, dir_fd=folder)
+
+
+_NO_REPLACE = 1
+_RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux with glibc
 
 
 def _step_into(parent: int, name: str, create: bool) -> int:

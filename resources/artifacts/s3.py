@@ -1,8 +1,9 @@
 """Artifacts as objects of an S3 bucket, Amazon's or any other. An object appears whole or not at all, which is S3's own promise.
 
 A part is gathered in a local folder and sent when it is committed, with its SHA-256, which the server checks before it keeps
-anything. Every write is conditional, so that of several writers one wins, and one whose answer was lost finds its own bytes
-there and is content. Requests are repeated by botocore and by nothing else; credentials are found by it and written nowhere.
+anything. Every write is conditional, so that of several writers one makes the name, and one whose answer was lost knows its
+object by the mark that it carries. Requests are repeated by botocore and by nothing else; credentials are found by it and written
+nowhere.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from resources.artifacts.file_system import FileSystemStore, PartFile
-from resources.artifacts.store import Found, Stored, StoreError, final_path, names_of
+from resources.artifacts.store import Creator, Found, NameTaken, Stored, StoreError, final_path, named_by_hash, names_of
 from resources.errors import translate_errors
 
 S3_ERRORS = (ClientError, BotoCoreError)
@@ -80,14 +81,26 @@ class S3Store:
     def begin(self, folder: str) -> PartFile:
         return self._spool.begin(folder)
 
-    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"") -> Stored:
+    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"", by: str = "") -> Stored:
         try:
             place = final_path(self.layout, path, sha256)
+            by_hash = named_by_hash(self.layout, path)
+            told = {"sha256": sha256} if by_hash else {"sha256": sha256, "by": by, "part": part.path.name}
             with part.reader() as body, self._translated(place):
-                self._put(body, part.bytes_written, self._key(place), sha256)
-        finally:
+                self._put(body, part.bytes_written, self._key(place), told, replace=by_hash)
+        except NameTaken:
+            raise
+        except BaseException:
             part.discard()
-        return Stored(place, part.bytes_written)
+            raise
+        part.discard()
+        return Stored(place, part.bytes_written, own=not by_hash)
+
+    def creator_of(self, path: str) -> Creator | None:
+        with self._translated(path):
+            there = self._head(self._key(path))
+        by = None if there is None else there["Metadata"].get("by")
+        return Creator(by, there["LastModified"].timestamp()) if there is not None and by else None
 
     def note_of(self, path: str) -> None:
         """None: reading it would cost a request for each work."""
@@ -111,6 +124,17 @@ class S3Store:
                 digest.update(chunk)
                 size += len(chunk)
         return digest.hexdigest(), size
+
+    def set_aside(self, path: str, to: str) -> bool:
+        with self._translated(path):
+            if self._head(self._key(path)) is None:
+                return False
+            if self._head(self._key(to)) is not None:
+                raise NameTaken(f"{self.place(to)} exists already. Choose another name.")
+            source = {"Bucket": self._bucket, "Key": self._key(path)}
+            self._client.copy(source, self._bucket, self._key(to))  # in the bucket, in pieces where it is large
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
+        return True
 
     def delete(self, path: str) -> bool:
         place, _, upload = path.partition(_UPLOAD)
@@ -151,22 +175,27 @@ class S3Store:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _put(self, body: BinaryIO, size: int, key: str, sha256: str) -> None:
-        """Until these bytes are there: as the first under this name, or in the place of exactly those that were looked at."""
+    def _put(self, body: BinaryIO, size: int, key: str, told: dict[str, str], *, replace: bool) -> None:
+        """Until these bytes are there: as the first under this name (NameTaken when they are not), or with `replace` in the place
+        of exactly those that were looked at. `told` is kept with them."""
         condition = {"IfNoneMatch": "*"}
         for _ in range(_MOST_TURNS):
             body.seek(0)
             try:
                 if size < self._multipart_from:
-                    self._put_whole(body, key, sha256, condition)
+                    self._put_whole(body, key, told, condition)
                 else:
-                    self._put_in_pieces(body, key, sha256, condition)
+                    self._put_in_pieces(body, key, told, condition)
                 return
             except ClientError as error:
                 if _code(error) not in (*_THERE, *_GONE, "NoSuchUpload"):
                     raise
             there = self._head(key)
-            if there is not None and self._has(there, key, size, sha256):
+            if there is not None and not replace:
+                if there["Metadata"].get("part") == told["part"]:
+                    return  # the answer to an earlier try of this request was lost
+                raise NameTaken(f"{key} exists already in the bucket {self._bucket}. Choose another name.")
+            if there is not None and self._has(there, key, size, told["sha256"]):
                 return
             condition = {"IfNoneMatch": "*"} if there is None else {"IfMatch": there["ETag"]}
         raise StoreError(
@@ -174,15 +203,15 @@ class S3Store:
             "Give each catalog an artifacts.prefix of its own."
         )
 
-    def _put_whole(self, body: BinaryIO, key: str, sha256: str, condition: dict[str, str]) -> None:
-        checksum = _base64(bytes.fromhex(sha256))
-        named = {"Bucket": self._bucket, "Key": key, "Metadata": {"sha256": sha256}}
+    def _put_whole(self, body: BinaryIO, key: str, told: dict[str, str], condition: dict[str, str]) -> None:
+        checksum = _base64(bytes.fromhex(told["sha256"]))
+        named = {"Bucket": self._bucket, "Key": key, "Metadata": told}
         self._client.put_object(Body=body, ChecksumSHA256=checksum, **named, **condition)
 
-    def _put_in_pieces(self, body: BinaryIO, key: str, sha256: str, condition: dict[str, str]) -> None:
+    def _put_in_pieces(self, body: BinaryIO, key: str, told: dict[str, str], condition: dict[str, str]) -> None:
         """The server checks each piece; the hash of the whole is kept with the object."""
         named = {"Bucket": self._bucket, "Key": key}
-        begun = self._client.create_multipart_upload(ChecksumAlgorithm="SHA256", Metadata={"sha256": sha256}, **named)
+        begun = self._client.create_multipart_upload(ChecksumAlgorithm="SHA256", Metadata=told, **named)
         upload = {**named, "UploadId": begun["UploadId"]}
         sent: list[dict[str, Any]] = []
         try:

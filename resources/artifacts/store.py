@@ -30,16 +30,30 @@ class StoreFull(StoreError):
     out_of_space = True
 
 
+class NameTaken(StoreError):
+    """Something lies under this name already. Nothing was changed, and the part can be committed under another name."""
+
+
 class Unreadable(StoreError):
     """The bytes of one file cannot be read from its disk any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A file that is durable under its final name. `path` is relative to the root of the store."""
+    """A file that is durable under its final name. `path` is relative to the root of the store. `own`: the name was made by
+    this commit and is nobody else's, so that whoever made it may remove it as long as no row names it."""
 
     path: str
     bytes: int
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Creator:
+    """Who made a name, as said when the file was committed, and when (epoch seconds)."""
+
+    name: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +70,18 @@ class ArtifactStore(Protocol):
 
     def begin(self, folder: str) -> PartFile: ...
 
-    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"") -> Stored:
+    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"", by: str = "") -> Stored:
         """Give the part, whose bytes have this hash, its final name: `path`, or in layout `cas` the one made of the hash. When
-        this returns, the file survives a loss of power; before, there is none. What had the name before is replaced: in one
-        layout a name belongs to one work, in the other to one hash, so it was an older or a damaged copy. The note goes with
-        the file where that costs next to nothing; else it is dropped."""
+        this returns, the file survives a loss of power; before, there is none. A name is made and never replaced, whatever
+        happens between two steps of this (NameTaken); only under the name of its hash a file takes the place of what was
+        there, which had the same bytes or was damaged. The note goes with the file where that costs next to nothing, else it
+        is dropped; `by` says who made the name."""
 
     def note_of(self, path: str) -> bytes | None:
         """The note of what lies under a final name; None when nothing does, or it has none."""
+
+    def creator_of(self, path: str) -> Creator | None:
+        """None when nothing lies there, or the store does not know."""
 
     def settled(self, path: str) -> tuple[str, int] | None:
         """Hash and size of the file, hashed again and durable from now on; None when it cannot be read."""
@@ -75,6 +93,10 @@ class ArtifactStore(Protocol):
 
     def sha256_of(self, path: str) -> tuple[str, int]:
         """Hash and size of the bytes as they are now. FileNotFoundError when it is not there, Unreadable when its disk fails."""
+
+    def set_aside(self, path: str, to: str) -> bool:
+        """Take a file away from its name and keep its bytes, read or not, under another, which must be free (NameTaken). Whether
+        there was one."""
 
     def delete(self, path: str) -> bool:
         """A file, or what `stale_parts` found. Whether there was something to delete."""
@@ -96,6 +118,10 @@ def final_path(layout: str, path: str, sha256: str) -> str:
         return path
     name = names[-1]
     return f"{CAS}/{sha256[:2]}/{sha256[2:4]}/{sha256}{name[name.rfind('.') :] if '.' in name else ''}"
+
+
+def named_by_hash(layout: str, path: str) -> bool:
+    return layout == CAS or names_of(path)[0] == QUARANTINE
 
 
 def parts_folder(layout: str, folder: str) -> str:

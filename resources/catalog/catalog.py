@@ -38,6 +38,7 @@ from resources.catalog.rows import (
 from resources.catalog.schema import artifacts, attempts, catalog_entries, meta, queue, runs, set_aside
 from resources.catalog.slices import write_slice
 from resources.catalog.spending import Spending
+from resources.records import Reason
 
 _ADD_ATTEMPTS = insert_missing(attempts)
 _ADD_ARTIFACTS = insert_missing(artifacts)
@@ -51,6 +52,13 @@ _LEARN_VALIDATORS = (
     .values(etag=bindparam("now_etag"), last_modified=bindparam("now_modified"))
 )
 _SAVE_ENTRIES = upsert(catalog_entries, [c.name for c in catalog_entries.columns if not c.primary_key])
+_MOVED = ("work_id", "url", "sha256", "path")
+# The same bytes from the same URL under a later name: the row is there already.
+_MOVE_ARTIFACTS = (
+    update(artifacts)
+    .where(*(artifacts.c[name] == bindparam(f"of_{name}") for name in _MOVED[:3]))
+    .values(path=bindparam("of_path"))
+)
 _SETTLE = (
     update(queue)
     .where(queue.c.work_id == bindparam("id"))
@@ -91,20 +99,23 @@ class Catalog(Queue, Hosts, Spending, Exports, Names, Queries):
                 if (item.work_id, item.owner) in plans
             ]
             parked = [item for item in batch.parked if (item.work_id, item.owner) in plans]
-            changed = [item for item in finished if not item.outcome.leaves_as_is]
+            kept = _better_before(connection, finished)
+            changed = [item for item in finished if not item.outcome.leaves_as_is and item.work_id not in kept]
             entries = [entry_to_row(item, now, revision + n) for n, item in enumerate(changed)]
             _execute(connection, _ADD_ATTEMPTS, [attempt_to_row(record) for record in batch.attempts])
-            stored = [row for item in finished for row in artifact_rows(item, now)]
-            again = len(stored) - (connection.execute(_ADD_ARTIFACTS, stored).rowcount if stored else 0)
+            files = [row for item in finished if item.work_id not in kept for row in artifact_rows(item, now)]
+            again = len(files) - (connection.execute(_ADD_ARTIFACTS, files).rowcount if files else 0)
             known = finished if again else [item for item in finished if item.outcome.leaves_as_is]
             _execute(connection, _LEARN_VALIDATORS, [row for item in known for row in validator_rows(item)])
+            moved = [row for item in finished if item.lets_go for row in artifact_rows(item, now)]
+            _execute(connection, _MOVE_ARTIFACTS, [{f"of_{name}": row[name] for name in _MOVED} for row in moved])
             _execute(connection, _SAVE_ENTRIES, entries)
             settled = [{**_after_finish(item, now), **_settled(item, plans, now)} for item in finished]
             settled += [{**_after_park(item, now), **_settled(item, plans, now)} for item in parked]
             _execute(connection, _SETTLE, settled)
         claims: list[Finished | Parked] = [*batch.finished, *batch.parked]
         lost = {item.work_id for item in claims if (item.work_id, item.owner) not in plans}
-        return Committed([entry_from_row(row) for row in entries], sorted(lost))
+        return Committed([entry_from_row(row) for row in entries], sorted(lost), sorted(kept))
 
     def add_set_aside(self, rows: Iterable[SetAside]) -> None:
         """Remember items that could not be read."""
@@ -183,6 +194,19 @@ def _plans_of_held(connection: Connection, items: Sequence[Finished | Parked]) -
     )
     statement = statement.with_for_update()  # an expired lease is not taken over while its work is being settled
     return {(row.work_id, row.lease_owner): row.plan_hash for row in connection.execute(statement)}
+
+
+def _better_before(connection: Connection, finished: Sequence[Finished]) -> set[str]:
+    """The works that have a full text, and now ended without one or with a page only. What they have stands, and what is known of
+    it; a file that was found to be lost is none."""
+    worse = [i for i in finished if not i.lost_file and (not i.outcome.ok or i.outcome.reason is Reason.HTML_ONLY)]
+    if not worse:
+        return set()
+    c = catalog_entries.c
+    good = select(c.work_id, c.reason).where(c.work_id.in_([i.work_id for i in worse]), c.path.is_not(None))
+    before = {row.work_id: row.reason for row in connection.execute(good)}
+    pages = {i.work_id for i in worse if i.outcome.ok}
+    return {work_id for work_id, reason in before.items() if work_id not in pages or reason != Reason.HTML_ONLY}
 
 
 def _is_replanned(item: Finished, plans: _Plans) -> bool:

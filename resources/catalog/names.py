@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, or_, select, text
 from sqlalchemy import func as sql
 
 from resources.catalog.database import Database
@@ -47,6 +47,21 @@ class Names(Database):
                 if html := from_json(progress)["html"]:
                     yield html["path"]
 
+    def files_of(self, work_id: str) -> set[str]:
+        """What `named_files` gives of one work."""
+        with self._read() as connection:
+            named = set(_paths(connection, NamesMark(0, 0), work_id))
+            kept = connection.scalar(select(queue.c.progress).where(queue.c.work_id == work_id))
+        html = (from_json(kept) or {}).get("html") if kept else None
+        return named | ({html["path"]} if html else set())
+
+    def files_aside(self) -> list[str]:
+        """Files that were put aside as damaged, for works that have no other by now."""
+        noted = select(queue.c.progress).where(queue.c.progress.like('%"aside":{"%'))
+        with self._read() as connection:
+            progress = connection.execute(noted).scalars().all()
+        return [path for one in progress for path in from_json(one)["aside"]]
+
     @contextmanager
     def alone(self) -> Iterator[Alone]:
         """While this lasts nobody claims or settles a work, and so nobody names a file. Keep it short: all others wait."""
@@ -58,12 +73,17 @@ class Names(Database):
             yield Alone(busy, lambda mark: set(_paths(connection, mark)))
 
 
-def _paths(connection: Connection, mark: NamesMark) -> Iterator[str]:
-    """What rows name that came after the mark. Pages that were kept for a work that waits were stored by whoever parked it, and
-    are as young as that."""
+def _paths(connection: Connection, mark: NamesMark, work_id: str | None = None) -> Iterator[str]:
+    """What rows name that came after the mark, of one work or of all. A row of `artifacts` that a later file of its work has
+    superseded names none, unless its file is named by its hash. Pages that were kept for a work that waits were stored by
+    whoever parked it, and are as young as that."""
     c, pages = catalog_entries.c, {"yield_per": _PAGE}
-    stored = select(artifacts.c.path).where(artifacts.c.id > mark.artifact)
+    current = or_(c.path.is_(None), artifacts.c.path.startswith("cas/", autoescape=True))
+    stored = select(artifacts.c.path).outerjoin(catalog_entries, c.work_id == artifacts.c.work_id)
+    stored = stored.where(artifacts.c.id > mark.artifact, current)
     ended = select(c.path, c.html_paths).where(c.revision > mark.revision)
+    if work_id is not None:
+        stored, ended = stored.where(artifacts.c.work_id == work_id), ended.where(c.work_id == work_id)
     yield from connection.execute(stored, execution_options=pages).scalars()
     for path, html_paths in connection.execute(ended, execution_options=pages):
         if path is not None:

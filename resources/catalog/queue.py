@@ -154,7 +154,7 @@ class Queue(Database):
         """
         with self._write() as connection:
             now = now_of(connection)
-            _wake(connection, now)
+            _wake(connection, now, owner)
             due = select(queue).where(READY).order_by(queue.c.priority.desc(), queue.c.work_id)
             if year is not None:
                 due = due.where(year_is(queue.c.year, year))
@@ -185,13 +185,12 @@ class Queue(Database):
         ]
 
     @retry_lost_transactions
-    def heartbeat(self, owner: str, lease_s: float) -> int:
-        """Hold all works of `owner` for `lease_s` seconds from now; how many they are."""
+    def heartbeat(self, owner: str, lease_s: float) -> set[str]:
+        """Hold all works of `owner` for `lease_s` seconds from now; which they are. Others were taken over."""
         with self._write() as connection:
             until = now_of(connection) + lease_s
-            return connection.execute(
-                update(queue).where(LEASED, queue.c.lease_owner == owner).values(lease_until=until)
-            ).rowcount
+            held = update(queue).where(LEASED, queue.c.lease_owner == owner).values(lease_until=until)
+            return set(connection.execute(held.returning(queue.c.work_id)).scalars())
 
     @retry_lost_transactions
     def lease_owners(self) -> set[str]:
@@ -201,12 +200,13 @@ class Queue(Database):
             return {str(owner) for owner in works} | set(connection.execute(select(group_leases.c.owner)).scalars())
 
     @retry_lost_transactions
-    def release_owner(self, owner: str) -> int:
-        """Give back all works of `owner`; how many they were."""
+    def release_owner(self, owner: str, works: Set[str] | None = None) -> int:
+        """Give back all works of `owner`, or some; how many they were."""
+        some = true() if works is None else queue.c.work_id.in_(works)
         with self._write() as connection:
             return connection.execute(
                 update(queue)
-                .where(LEASED, queue.c.lease_owner == owner)
+                .where(LEASED, queue.c.lease_owner == owner, some)
                 .values(**_AGAIN, updated_at=now_of(connection))
             ).rowcount
 
@@ -333,8 +333,9 @@ def _of_run_in_claim(connection: Connection, run_id: str) -> ColumnElement[bool]
     return exists().where(run_works.c.run_id == run_id, run_works.c.work_id == queue.c.work_id)
 
 
-def _wake(connection: Connection, now: float) -> None:
-    """Make ready what has waited long enough and what was left by an owner whose lease ended."""
+def _wake(connection: Connection, now: float, claimer: str) -> None:
+    """Make ready what has waited long enough and what was left by an owner whose lease ended. Who is awake enough to claim keeps
+    what he has: his own leases ended only because a clock was set or time stood still for him, and he renews them."""
     waited = (
         select(queue.c.work_id)
         .where(WAITING, queue.c.not_before <= now)
@@ -345,7 +346,8 @@ def _wake(connection: Connection, now: float) -> None:
     due = connection.execute(waited).scalars().all()
     if due:
         connection.execute(update(queue).where(queue.c.work_id.in_(due)).values(**_AGAIN, updated_at=now))
-    connection.execute(update(queue).where(LEASED, queue.c.lease_until < now).values(**_AGAIN, updated_at=now))
+    ended = and_(LEASED, queue.c.lease_until < now, queue.c.lease_owner != claimer)
+    connection.execute(update(queue).where(ended).values(**_AGAIN, updated_at=now))
 
 
 def _enqueue_batch(connection: Connection, batch: dict[str, NewItem]) -> Enqueued:

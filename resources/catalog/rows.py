@@ -111,6 +111,9 @@ class Finished:
     next_group: str | None = None  # the host group that the next try begins with, where it is another
     plan_hash: str | None = None  # the plan that was executed, which the queue then has
     claimed_plan_hash: str | None = None  # the plan that the queue had when the work was claimed, where it was another
+    made: Sequence[str] = ()  # names of files that this process has made for it; not for the catalog
+    lets_go: Sequence[str] = ()  # files that are not needed any more when this is recorded; not for the catalog
+    lost_file: bool = False  # the file that the catalog names is lost, so that its success does not outlive a failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class Parked:
     owner: str
     plan_hash: str | None = None  # as for `Finished`
     claimed_plan_hash: str | None = None
+    made: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +208,7 @@ class Committed:
 
     entries: Sequence[Entry]  # the outcomes as the catalog has them now; none for a copy that is still current
     lost: Sequence[str]  # the works whose lease was lost: neither an outcome nor a pause of them was recorded
+    kept: Sequence[str] = ()  # the works whose earlier success stands, because the new outcome is not as good
 
 
 @dataclass(frozen=True, slots=True)

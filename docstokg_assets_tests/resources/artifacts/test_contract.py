@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from docstokg_assets_tests.support.servers import S3_PART_BYTES
-from resources.artifacts import ArtifactStore, StoreError
+from resources.artifacts import ArtifactStore, NameTaken, StoreError
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import QUARANTINE
 
@@ -100,12 +100,38 @@ def test_a_discarded_part_leaves_nothing(any_store: Any) -> None:
 
 
 @pytest.mark.requirement("DL-10")
-def test_the_same_bytes_again_are_no_fault_and_other_bytes_replace_them(any_store: Any) -> None:
+@pytest.mark.requirement("TRU-1")
+def test_a_name_is_made_once_and_its_bytes_stay(any_store: Any) -> None:
     first = put(any_store, "PDF/x.pdf", b"same")
-    assert put(any_store, "PDF/x.pdf", b"same") == first
-    later = put(any_store, "PDF/x.pdf", b"a newer copy")
-    assert any_store.sha256_of(later)[0] == digest(b"a newer copy")
-    assert (first == later) is (any_store.layout == "readable")
+    if any_store.layout == "cas":
+        assert put(any_store, "PDF/x.pdf", b"same") == first != put(any_store, "PDF/x.pdf", b"a newer copy")
+        return
+    for content in (b"same", b"a newer copy"):
+        part = any_store.begin("PDF")
+        part.write(content)
+        with pytest.raises(NameTaken, match="exists already"):
+            any_store.commit(part, "PDF/x.pdf", digest(content), b"a note", "host:1:b")
+        later = any_store.commit(
+            part, f"PDF/{len(content)}.pdf", digest(content), b"a note", "host:1:b"
+        )  # it is still whole
+        assert later.own and any_store.sha256_of(later.path)[0] == digest(content)
+        creator = any_store.creator_of(later.path)
+        assert creator is not None and creator.name == "host:1:b" and abs(creator.at - time.time()) < 120
+    assert any_store.sha256_of(first)[0] == digest(b"same") and any_store.creator_of("PDF/nothing.pdf") is None
+    assert parts_of(any_store) == []
+
+
+@pytest.mark.requirement("TRU-2")
+def test_what_is_set_aside_keeps_its_bytes_and_frees_its_name(any_store: Any) -> None:
+    path = put(any_store, "PDF/x.pdf", b"damaged")
+    place = f"{QUARANTINE}/{path}"
+    assert any_store.set_aside(path, place) and not any_store.exists(path)
+    assert any_store.sha256_of(place)[0] == digest(b"damaged")
+    assert not any_store.set_aside(path, f"{place}.2")
+    assert put(any_store, "PDF/x.pdf", b"damaged") == path
+    with pytest.raises(NameTaken):
+        any_store.set_aside(path, place)
+    assert any_store.exists(path)
 
 
 @pytest.mark.requirement("DL-10")
@@ -113,18 +139,22 @@ def test_a_large_file_is_whole_too(any_store: Any) -> None:
     content = b"%PDF" + bytes(range(256)) * (S3_PART_BYTES // 128)  # three pieces
     path = put(any_store, "PDF/large.pdf", content)
     assert any_store.sha256_of(path) == (digest(content), len(content))
-    assert put(any_store, "PDF/large.pdf", content) == path
     assert any_store.stale_parts(-60, path.partition("/")[0]) == []  # no upload in pieces is left open
 
 
 @pytest.mark.requirement("DL-10")
-def test_of_a_race_one_copy_is_left_and_all_are_content(any_store: Any) -> None:
+def test_of_a_race_one_makes_the_name(any_store: Any) -> None:
     results: list[Any] = []
 
     def write(number: int) -> None:
         content = b"the same bytes" if any_store.layout == "cas" else b"the bytes of writer %d" % (number % 2)
+        part = any_store.begin("PDF")
+        part.write(content)
         try:
-            results.append(put(any_store, "PDF/x.pdf", content))
+            results.append(any_store.commit(part, "PDF/x.pdf", digest(content)).path)
+        except NameTaken:
+            part.discard()
+            results.append(None)
         except BaseException as error:
             results.append(error)
 
@@ -133,10 +163,11 @@ def test_of_a_race_one_copy_is_left_and_all_are_content(any_store: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(results)) == 1 and len(results) == 6, results
-    assert paths(any_store) == [results[0]] and parts_of(any_store) == []
+    made = [path for path in results if path is not None]
+    assert len(made) == (1 if any_store.layout == "readable" else 6) and len(results) == 6, results
+    assert paths(any_store) == [made[0]] and parts_of(any_store) == []
     allowed = {digest(b"the same bytes"), *(digest(b"the bytes of writer %d" % n) for n in (0, 1))}
-    assert any_store.sha256_of(results[0])[0] in allowed
+    assert any_store.sha256_of(made[0])[0] in allowed
 
 
 def test_what_is_not_there_is_missing(any_store: Any) -> None:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import resources
-from resources.artifacts import FileSystemStore, PartFile, StoreError, StoreFull
+from resources.artifacts import FileSystemStore, NameTaken, PartFile, StoreError, StoreFull, file_system
 
 PROJECT = Path(resources.__file__).parents[1]
 SHA256 = "0" * 64  # a file system believes what it is told
@@ -46,18 +47,18 @@ def test_bytes_reach_the_disk_before_the_name_and_the_name_before_the_return(
     part = store.begin("PDF")
     part.write(b"x")
     steps: list[str] = []
-    fsync, replace = os.fsync, os.replace
+    fsync, rename = os.fsync, file_system.rename_new
 
     def seen_fsync(fd: int) -> None:
         steps.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{fd}')).name[:5]}")
         fsync(fd)
 
-    def seen_replace(*args: object, **kw: object) -> None:
+    def seen_rename(*args: Any) -> None:
         steps.append("rename")
-        replace(*args, **kw)  # type: ignore[arg-type]
+        rename(*args)
 
     monkeypatch.setattr(os, "fsync", seen_fsync)
-    monkeypatch.setattr(os, "replace", seen_replace)
+    monkeypatch.setattr(file_system, "rename_new", seen_rename)
     store.commit(part, "PDF/x.pdf", SHA256)
     assert steps == ["fsync .part", "rename", "fsync PDF"]
 
@@ -73,16 +74,16 @@ def test_new_folders_are_durable_too(store: FileSystemStore, monkeypatch: pytest
 
 
 @pytest.mark.requirement("DL-4")
-@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("step", ["os.fsync", "file_system.rename_new"])
 def test_a_process_killed_while_it_commits_leaves_no_file_under_the_final_name(tmp_path: Path, step: str) -> None:
     script = f"""
 import os, signal, sys
 from pathlib import Path
-from resources.artifacts import FileSystemStore
+from resources.artifacts import FileSystemStore, file_system
 store = FileSystemStore(Path(sys.argv[1]))
 part = store.begin("PDF")
 part.write(b"x" * 100_000)
-os.{step} = lambda *args, **kw: os.kill(os.getpid(), signal.SIGKILL)
+{step} = lambda *args, **kw: os.kill(os.getpid(), signal.SIGKILL)
 store.commit(part, "PDF/x.pdf", "{SHA256}")
 """
     ended = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=PROJECT)
@@ -104,8 +105,7 @@ def test_discarding_after_commit_keeps_the_file(store: FileSystemStore) -> None:
 
 
 @pytest.mark.requirement("DL-4")
-def test_the_same_file_can_be_committed_again_and_moved_to_another_folder(store: FileSystemStore) -> None:
-    put(store, "PDF/x.pdf", b"same")
+def test_a_part_can_be_moved_to_another_folder(store: FileSystemStore) -> None:
     put(store, "PDF/x.pdf", b"same")
     part = store.begin("PDF")  # its first bytes then said something else
     part.write(b"<html>")
@@ -117,7 +117,7 @@ def test_the_same_file_can_be_committed_again_and_moved_to_another_folder(store:
 
 
 @pytest.mark.requirement("DL-4")
-def test_a_link_at_the_target_is_replaced_not_followed(store: FileSystemStore, tmp_path: Path) -> None:
+def test_a_link_at_the_target_takes_the_name_and_is_not_followed(store: FileSystemStore, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_bytes(b"precious")
     (store.root / "PDF").mkdir()
@@ -125,10 +125,23 @@ def test_a_link_at_the_target_is_replaced_not_followed(store: FileSystemStore, t
     assert not store.exists("PDF/x.pdf") and files(store) == []
     with pytest.raises(StoreError, match=r"PDF/x\.pdf.*links are not followed"):
         store.open_read("PDF/x.pdf")
-    put(store, "PDF/x.pdf", b"new")
+    with pytest.raises(NameTaken):
+        put(store, "PDF/x.pdf", b"new")
     assert outside.read_bytes() == b"precious"
-    assert not (store.root / "PDF" / "x.pdf").is_symlink()
-    assert store.sha256_of("PDF/x.pdf")[1] == 3
+
+
+@pytest.mark.requirement("TRU-1")
+@pytest.mark.parametrize("kernel", [True, False], ids=["renameat2", "link"])
+def test_a_name_is_taken_in_one_step(store: FileSystemStore, monkeypatch: pytest.MonkeyPatch, kernel: bool) -> None:
+    if not kernel:
+        monkeypatch.setattr(file_system, "_RENAMEAT2", None)
+    put(store, "PDF/x.pdf", b"one")
+    part = store.begin("PDF")
+    part.write(b"other")
+    with pytest.raises(NameTaken):
+        store.commit(part, "PDF/x.pdf", SHA256)
+    assert store.commit(part, "PDF/x~2.pdf", SHA256).own
+    assert names(store.root / "PDF") == ["x.pdf", "x~2.pdf"] and (store.root / "PDF/x.pdf").read_bytes() == b"one"
 
 
 @pytest.mark.requirement("DL-4")

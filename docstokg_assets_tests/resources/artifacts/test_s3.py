@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docstokg_assets_tests.support.servers import S3_PART_BYTES, LossyProxy, SeaweedFs, free_port, s3_bucket
-from resources.artifacts import StoreError
+from resources.artifacts import NameTaken, StoreError
 from resources.artifacts.s3 import MULTIPART_FROM, S3Store, s3_client
 from resources.artifacts.settings import ArtifactSettings
 
@@ -152,18 +152,32 @@ def test_files_from_50_mb_on_are_sent_in_pieces(
     assert len(writes(proxy)) == before + 1
 
 
-def test_an_object_that_somebody_else_put_there_is_compared_by_its_bytes(
+@pytest.mark.requirement("TRU-1")
+def test_an_object_that_somebody_else_put_there_stays(seaweedfs: SeaweedFs, s3_store: Callable[..., S3Store]) -> None:
+    client = s3_bucket(seaweedfs.url, SeaweedFs.user, SeaweedFs.password)
+    store = s3_store(seaweedfs.url, prefix="of-nobody")
+    for name, content in (("small", SMALL), ("large", LARGE)):
+        client.put_object(Bucket="papers", Key=f"of-nobody/PDF/{name}.pdf", Body=b"theirs")
+        with pytest.raises(NameTaken):
+            put(store, f"PDF/{name}.pdf", content)
+        assert store.sha256_of(f"PDF/{name}.pdf")[1] == 6
+
+
+def test_by_hash_an_object_that_somebody_else_put_there_is_compared_by_its_bytes(
     seaweedfs: SeaweedFs, s3_store: Callable[..., S3Store]
 ) -> None:
     client = s3_bucket(seaweedfs.url, SeaweedFs.user, SeaweedFs.password)
-    store = s3_store(seaweedfs.url, prefix="of-others")
-    client.put_object(Bucket="papers", Key="of-others/PDF/x.pdf", Body=SMALL)
-    kept = client.head_object(Bucket="papers", Key="of-others/PDF/x.pdf")["LastModified"]
+    store = s3_store(seaweedfs.url, "cas", prefix="of-others")
+    sha256 = hashlib.sha256(SMALL).hexdigest()
+    path = f"cas/{sha256[:2]}/{sha256[2:4]}/{sha256}.pdf"
+    key = {"Bucket": "papers", "Key": f"of-others/{path}"}
+    client.put_object(**key, Body=SMALL)
+    kept = client.head_object(**key)["LastModified"]
+    assert put(store, "PDF/x.pdf", SMALL) == path
+    assert client.head_object(**key)["LastModified"] == kept
+    client.put_object(**key, Body=SMALL[::-1])  # as long, and not the same
     put(store, "PDF/x.pdf", SMALL)
-    assert client.head_object(Bucket="papers", Key="of-others/PDF/x.pdf")["LastModified"] == kept
-    client.put_object(Bucket="papers", Key="of-others/PDF/x.pdf", Body=SMALL[::-1])  # as long, and not the same
-    put(store, "PDF/x.pdf", SMALL)
-    assert only(SMALL, store)
+    assert store.sha256_of(path) == (sha256, len(SMALL))
 
 
 @pytest.mark.requirement("CAT-3")

@@ -85,16 +85,29 @@ def test_a_leased_work_is_nobody_elses_until_its_lease_ends(catalog: Catalog) ->
     catalog.enqueue([item("W1")])
     assert len(catalog.claim("one", 5, 60)) == 1
     assert catalog.claim("two", 5, 60) == []
-    assert catalog.heartbeat("one", EXPIRED) == 1
+    assert catalog.heartbeat("one", EXPIRED) == {"W1"}
     assert [work.work_id for work in catalog.claim("two", 5, 60)] == ["W1"]
-    assert catalog.heartbeat("one", 60) == 0
+    assert catalog.heartbeat("one", 60) == set()
+
+
+@pytest.mark.requirement("TRU-1")
+def test_a_claimer_never_frees_what_is_his_own(catalog: Catalog) -> None:
+    catalog.enqueue([item("W1"), item("W2")])
+    assert [work.work_id for work in catalog.claim("one", 1, EXPIRED)] == [
+        "W1"
+    ]  # as after a suspend, or a step of the clock
+    assert [work.work_id for work in catalog.claim("one", 5, 60)] == ["W2"]
+    assert catalog.heartbeat("one", 60) == {"W1", "W2"}
+    assert catalog.claim("two", 5, 60) == []
+    assert catalog.release_owner("one", {"W2"}) == 1
+    assert claimed(catalog) == ["W2"]
 
 
 @pytest.mark.requirement("CAT-2")
 def test_a_heartbeat_keeps_a_lease_alive(catalog: Catalog) -> None:
     catalog.enqueue([item("W1")])
     catalog.claim("one", 1, EXPIRED)
-    assert catalog.heartbeat("one", 60) == 1
+    assert catalog.heartbeat("one", 60) == {"W1"}
     assert catalog.claim("two", 1, 60) == []
 
 
