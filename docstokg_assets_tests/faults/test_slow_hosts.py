@@ -192,7 +192,7 @@ def test_fault_64_a_connection_that_dies_after_the_first_byte_or_is_new_is_a_fai
     client = polite(http={"retry": {"max_attempts": 1}})
     assert client.ask(Request(server.url, Role.LANDING)).ok
     new = serve(lambda request: None)
-    for url in (new.url, server.url):
+    for url in (new.url, "https://no-such-name.invalid/", "http://127.0.0.4:9/", server.url):
         with pytest.raises(HttpError) as failed:
             client.ask(Request(url, Role.LANDING))
         assert not isinstance(failed.value, KeptConnectionLost)

@@ -134,6 +134,7 @@ class _Connection(HTTPConnection):
     _handle: socket.socket | None = None
 
     def connect(self) -> None:
+        self.wire.watchdog.current.dialled = True
         try:
             super().connect()
         finally:
@@ -164,7 +165,6 @@ class _Connection(HTTPConnection):
             sock.settimeout(min(self.timeout or left, left))
             # A second handle, because TLS takes the first one away for as long as its handshake lasts.
             self._handle = sock.dup()
-            self.wire.watchdog.current.dialled = True
             self.wire.watchdog.uses(self._handle)
             sock.connect(address)
         except BaseException:
