@@ -91,6 +91,14 @@ class Wire:
             for adapter in adapters:
                 adapter.close()
 
+    def close_idle(self, group: str) -> None:
+        """Close the connections that are kept for a group."""
+        with self._lock:
+            adapters = self._idle.pop(group, None) or ()
+            self._idle_count -= len(adapters)
+        for adapter in adapters:
+            adapter.close()
+
     @contextmanager
     def _adapter(self, group: str) -> Iterator[HTTPAdapter]:
         adapter = self._take_idle(group) or GroupAdapter(self)

@@ -24,12 +24,13 @@ PROJECT = Path(__file__).resolve().parents[3]
 PASS = """
 import sys
 from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 
 with open_services(ContentDownloadConfig.from_yaml(sys.argv[1], env={})) as services, DownloadRun(services) as run:
     print("ready", flush=True)
-    run.drain(WorkScope(int)(sys.argv[2]), deadline_s=11.0)
+    run.drain(WorkScope(int(sys.argv[2])), deadline_s=11.0)
 """
 SLOW_S = 3.6  # longer than the interval, so that the limit alone would let a second request in
 
