@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from docstokg_assets.domain.works import Work
+from docstokg_assets.engine.claims import TICK_S, Claims
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
 from docstokg_assets.engine.progress import Progress, Waiting
 from docstokg_assets.engine.recorder import Recorder
-from docstokg_assets.engine.request_queues import Park, Task
+from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.engine.search_state import SearchState, retry_time
@@ -44,9 +45,6 @@ from resources.records import DownloadOutcome, Reason
 
 log = logging.getLogger(__name__)
 
-_TICK_S = 0.5
-_RESCAN_S = 5.0  # so often a claim looks at all due works again, also those that earlier claims have passed over
-
 
 @dataclass(frozen=True, slots=True)
 class PassSettings:
@@ -60,9 +58,7 @@ class PassSettings:
     max_works: int | None = None
     lease_s: float = 120.0
     park_after_s: float = 60.0
-    soon_s: float = (
-        60.0  # a work waits for a broken host that is tried again within this time before it ends without success
-    )
+    soon_s: float = 60.0  # a work waits for a broken host that is tried again so soon before it ends without success
     retry_base_s: float = 3600.0
     max_tries: int = 5
 
@@ -119,10 +115,8 @@ class Dispatcher:
         self._open_lock = threading.Lock()  # the recorder's thread removes them
         self._started_works: set[str] = set()  # counted only where there is a budget
         self._held_elsewhere = 0  # works that other processes were seen to hold
-        self._next_claim = 0.0
-        self._left_out: frozenset[str] = frozenset()  # groups at the last claim,
-        self._claimed_up_to: tuple[int, str] | None = None  # where it ended,
-        self._next_rescan = 0.0  # and when a claim starts from the top again
+        scope = {"year": settings.year, "run_id": settings.of_run}
+        self._claims = Claims(catalog, settings.owner, settings.lease_s, clock, **scope)
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -139,16 +133,15 @@ class Dispatcher:
                 if not self._open and not self._more_will_be_due(deadline):
                     break
                 now = self._clock.monotonic()
-                wake_at = min(now + _TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
+                wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
                 if now >= heartbeat:
                     self._catalog.heartbeat(self._settings.owner, self._settings.lease_s)
                     heartbeat = now + self._settings.lease_s / 3
                 if now >= tick:
-                    self._client.limiter.keep_leases()
                     self._on_progress(self.progress())
-                    tick = now + _TICK_S
+                    tick = now + TICK_S
         except BaseException:
             self._stop.set()
             self._result.ended = "stopped"
@@ -202,6 +195,7 @@ class Dispatcher:
         self._recorder.flush()
         if self._recorder.failure is None:
             self._catalog.release_owner(self._settings.owner)
+            self._client.limiter.free_leases()
             self._catalog.free_groups(self._settings.owner)
 
     def _give_back_waiting(self) -> None:
@@ -212,38 +206,31 @@ class Dispatcher:
 
     def _claim_works(self) -> None:
         """Claim works while there is room for them. Groups whose queues are full are left out."""
-        most = max(64, self._settings.workers * 8)
-        room, now = most + self._scheduler.batchable_tasks() - len(self._open), self._clock.monotonic()
+        most = most_open(self._settings.workers)
         # Not for a few, and not again at once when nothing came: a claim is a write to the database.
-        if room < most // 4 or now < self._next_claim:
+        if self._clock.monotonic() < self._claims.next_at:
+            return
+        room = most + self._scheduler.need_no_room() - len(self._open)
+        if room < most // 4:
             return
         if self._settings.max_works is not None:
             room = min(room, self._settings.max_works - len(self._started_works))
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
-        items = self._claim(min(room, 64), now)
-        self._next_claim = now if items else now + _TICK_S
-        for item in items:
+        at = 0.0
+        for item in self._claims.claim(min(room, 64), self._scheduler.full_groups()):
             with self._open_lock:
                 self._open[item.work_id] += 1
             self._scheduler.note_claimed(item.work_id)
-            if self._settings.max_works is not None:
-                self._started_works.add(item.work_id)
-            self._begin(item)
-
-    def _claim(self, limit: int, now: float) -> list[QueueItem]:
-        """Continue behind the last claim while the same groups are left out, so that the many works of a slow host are passed
-        over once and not for each claim."""
-        left_out = self._scheduler.full_groups()
-        if left_out != self._left_out or not left_out or now >= self._next_rescan:
-            self._claimed_up_to, self._left_out, self._next_rescan = None, left_out, now + _RESCAN_S
-        settings = self._settings
-        works: dict[str, Any] = {"year": settings.year, "run_id": settings.of_run, "exclude_groups": left_out}
-        items = self._catalog.claim(settings.owner, limit, settings.lease_s, **works, after=self._claimed_up_to)
-        if items:
-            self._claimed_up_to = items[-1].priority, items[-1].work_id
-        return items
+            park = self._scheduler.put_off(item.next_group)
+            if park is None:
+                if self._settings.max_works is not None:
+                    self._started_works.add(item.work_id)
+                self._begin(item)
+            else:  # as cheaply as it came: of one slow host a claim brings many
+                at = at or self._catalog.now()
+                self._record_parked(item, item.progress or {}, park, at)
 
     def _more_will_be_due(self, deadline: float) -> bool:
         """Whether works that are parked, or held by another process, come due before the deadline. Failed ones are not awaited:
@@ -270,10 +257,14 @@ class Dispatcher:
             step = self._driver.prepare(task, queue, now)
             if isinstance(step, Send) and (step is task.send or task.batched):
                 task.began = now if task.began is None else task.began
-                self._workers.submit(task, step, queue.allowance, now - task.since)
+                self._workers.submit(task, step, queue.allowance, now - task.since, queue.granted)
             else:  # its host was closed meanwhile
                 self._client.limiter.leave(queue.allowance)
                 self._place(task, step)
+        at = 0.0
+        for task, park in self._scheduler.displaced():
+            at = at or self._catalog.now()
+            self._park(task, park, at)
 
     def _handle_events(self, timeout: float) -> None:
         for event in self._workers.events(timeout):
@@ -361,8 +352,9 @@ class Dispatcher:
             )
         )
 
-    def _park(self, task: Task, park: Park) -> None:
-        """Give a work back to the catalog with what was learnt, until its time has come. A subtask parks its work."""
+    def _park(self, task: Task, park: Park, now: float | None = None) -> None:
+        """Give a work back to the catalog with what was learnt, until its time has come. A subtask parks its work. `now`: the
+        catalog's time, if it is known."""
         for other in task.batched:
             self._park(other, park)
         task.close()
@@ -373,17 +365,22 @@ class Dispatcher:
             self._on_subtask_done(task.parent, task, park)
             return
         task.add_active_time(self._clock.monotonic())
-        self._scheduler.note_parked(task.item.work_id, park)
+        self._record_parked(task.item, task.state.to_json(), park, now, task.state.plan_hash)
+
+    def _record_parked(
+        self, item: QueueItem, progress: Mapping[str, Any], park: Park, now: float | None, plan_hash: str | None = None
+    ) -> None:
+        self._scheduler.note_parked(item.work_id, park)
         self._recorder.record(
             Parked(
-                work_id=task.item.work_id,
-                progress=task.state.to_json(),
+                work_id=item.work_id,
+                progress=progress,
                 next_group=park.group,
-                not_before=self._catalog.now() + park.seconds if park.seconds else 0.0,
+                not_before=(now or self._catalog.now()) + park.seconds if park.seconds else 0.0,
                 reason=park.reason,
                 owner=self._settings.owner,
-                plan_hash=task.state.plan_hash or task.item.plan_hash,
-                claimed_plan_hash=task.item.plan_hash,
+                plan_hash=plan_hash or item.plan_hash,
+                claimed_plan_hash=item.plan_hash,
             )
         )
 
