@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -26,6 +26,21 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class Moment(NamedTuple):
+    """A time by both clocks: while a machine is suspended, the monotonic one may stand still."""
+
+    monotonic: float
+    wall: float
+
+    @classmethod
+    def now(cls, clock: Clock) -> Moment:
+        return cls(clock.monotonic(), clock.wall())
+
+    def age_s(self, clock: Clock) -> float:
+        """Seconds since then, by the clock that shows more of them."""
+        return max(clock.monotonic() - self.monotonic, clock.wall() - self.wall)
 
 
 def utc(epoch: float) -> datetime:

@@ -24,14 +24,14 @@ from functools import partial
 from typing import Any
 
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.claims import Claims
+from docstokg_assets.engine.claims import TICK_S, Claims
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
 from docstokg_assets.engine.leases import WorkLeases
 from docstokg_assets.engine.passes import PassResult, PassSettings
 from docstokg_assets.engine.progress import Progress, Waiting
 from docstokg_assets.engine.recorder import Recorder
-from docstokg_assets.engine.request_queues import Park, Task
+from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.engine.search_state import SearchState, next_try
@@ -48,7 +48,6 @@ from resources.records import DownloadOutcome, Reason
 
 log = logging.getLogger(__name__)
 
-_TICK_S = 0.5
 _TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
 
@@ -73,7 +72,7 @@ class Dispatcher:
         self._scheduler = Scheduler(client.limiter, clock, workers=settings.workers, park_after_s=settings.park_after_s)
         scope: dict[str, Any] = {"year": settings.year, "run_id": settings.of_run}
         take = partial(catalog.claim, settings.owner, lease_s=settings.lease_s, **scope)
-        self._claims = Claims(take, self._scheduler, client.hosts)
+        self._claims = Claims(take, self._scheduler, client.hosts, clock)
         self._workers = WorkerPool(client, settings.workers, clock)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._result = PassResult()
@@ -84,7 +83,6 @@ class Dispatcher:
         self._taken_over: set[str] = set()  # works under way here that another process has by now
         self._started_works: set[str] = set()  # counted only where there is a budget
         self._held_elsewhere = 0  # works that other processes were seen to hold
-        self._next_claim = 0.0
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -102,13 +100,12 @@ class Dispatcher:
                 if not self._open and not self._more_will_be_due(deadline):
                     break
                 now = self._clock.monotonic()
-                wake_at = min(now + _TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
+                wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
                 if now >= tick:
-                    self._client.limiter.keep_leases()
                     self._on_progress(self.progress())
-                    tick = now + _TICK_S
+                    tick = now + TICK_S
         except BaseException:
             self._stop.set()
             self._result.ended = "stopped"
@@ -162,6 +159,7 @@ class Dispatcher:
         self._recorder.flush()
         if self._recorder.failure is None:
             self._catalog.release_owner(self._settings.owner)
+            self._client.limiter.free_leases()
             self._catalog.free_groups(self._settings.owner)
 
     def _give_back_waiting(self) -> None:
@@ -191,26 +189,32 @@ class Dispatcher:
 
     def _claim_works(self) -> None:
         """Claim works while there is room for them."""
-        most = max(64, self._settings.workers * 8)
-        room, now = most + self._scheduler.batchable_tasks() - len(self._open), self._clock.monotonic()
+        most = most_open(self._settings.workers)
         # Not for a few, and not again at once when nothing came: a claim is a write to the database.
-        if room < most // 4 or now < self._next_claim:
+        if self._clock.monotonic() < self._claims.next_at:
+            return
+        room = most + self._scheduler.need_no_room() - len(self._open)
+        if room < most // 4:
             return
         if self._settings.max_works is not None:
             room = min(room, self._settings.max_works - len(self._started_works))
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
-        items = self._claims.claim(min(room, 64), now)
-        self._next_claim = now if items else now + _TICK_S
-        for item in items:
+        at = 0.0
+        for item in self._claims.claim(min(room, 64)):
             with self._open_lock:
                 self._open[item.work_id] += 1
             self._taken_over.discard(item.work_id)
             self._scheduler.note_claimed(item.work_id)
-            if self._settings.max_works is not None:
-                self._started_works.add(item.work_id)
-            self._begin(item)
+            park = self._scheduler.put_off(item.next_group)
+            if park is None:
+                if self._settings.max_works is not None:
+                    self._started_works.add(item.work_id)
+                self._begin(item)
+            else:  # as cheaply as it came: of one slow host a claim brings many
+                at = at or self._catalog.now()
+                self._record_parked(item, item.progress or {}, park, at)
 
     def _more_will_be_due(self, deadline: float) -> bool:
         """Whether works that are parked, or held by another process, come due before the deadline. Failed ones are not awaited:
@@ -237,10 +241,14 @@ class Dispatcher:
             step = self._driver.prepare(task, queue, now)
             if isinstance(step, Send) and (step is task.send or task.batched):
                 task.began = now if task.began is None else task.began
-                self._workers.submit(task, step, queue.allowance, now - task.since)
+                self._workers.submit(task, step, queue.allowance, now - task.since, queue.granted)
             else:  # its host was closed meanwhile
                 self._client.limiter.leave(queue.allowance)
                 self._place(task, step)
+        at = 0.0
+        for task, park in self._scheduler.displaced():
+            at = at or self._catalog.now()
+            self._park(task, park, at)
 
     def _may_send(self) -> bool:
         return self._workers.has_room() and not self._leases.are_in_doubt()
@@ -339,8 +347,9 @@ class Dispatcher:
             )
         )
 
-    def _park(self, task: Task, park: Park) -> None:
-        """Give a work back to the catalog with what was learnt, until its time has come. A subtask parks its work."""
+    def _park(self, task: Task, park: Park, now: float | None = None) -> None:
+        """Give a work back to the catalog with what was learnt, until its time has come. A subtask parks its work. `now`: the
+        catalog's time, if it is known."""
         for other in task.batched:
             self._park(other, park)
         task.close()
@@ -351,19 +360,31 @@ class Dispatcher:
             self._on_subtask_done(task.parent, task, park)
             return
         task.add_active_time(self._clock.monotonic())
-        if park is not _TAKEN_OVER:
-            self._scheduler.note_parked(task.item.work_id, park)
+        made = tuple(task.state.files.made)
+        self._record_parked(task.item, task.state.to_json(), park, now, task.state.plan_hash, made)
+
+    def _record_parked(
+        self,
+        item: QueueItem,
+        progress: Mapping[str, Any],
+        park: Park,
+        now: float | None,
+        plan_hash: str | None = None,
+        made: tuple[str, ...] = (),
+    ) -> None:
+        if park.reason is not _TAKEN_OVER.reason:
+            self._scheduler.note_parked(item.work_id, park)
         self._recorder.record(
             Parked(
-                work_id=task.item.work_id,
-                progress=task.state.to_json(),
+                work_id=item.work_id,
+                progress=progress,
                 next_group=park.group,
-                not_before=self._catalog.now() + park.seconds if park.seconds else 0.0,
+                not_before=(now or self._catalog.now()) + park.seconds if park.seconds else 0.0,
                 reason=park.reason,
                 owner=self._settings.owner,
-                plan_hash=task.state.plan_hash or task.item.plan_hash,
-                claimed_plan_hash=task.item.plan_hash,
-                made=tuple(task.state.files.made),
+                plan_hash=plan_hash or item.plan_hash,
+                claimed_plan_hash=item.plan_hash,
+                made=made,
             )
         )
 

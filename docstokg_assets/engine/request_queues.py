@@ -17,6 +17,7 @@ from docstokg_assets.resolvers.registry import ResolverResult
 from resources.artifacts.store import StoreError
 from resources.catalog.errors import CatalogError
 from resources.catalog.rows import QueueItem
+from resources.clock import Moment
 from resources.http.attempts import AttemptLog
 from resources.http.exchange import Exchange, Send
 from resources.http.messages import Request
@@ -25,11 +26,17 @@ from resources.rate_limit.stores import LimiterUnavailable
 from resources.records import DownloadOutcome
 
 SHORT_WAIT_S = 2.0
+_IN_HAND_S = 12.0  # a queue holds what can be sent within this time: longer than it takes until claims look for more
 PASS_ENDING_ERRORS = (
     StoreError,
     CatalogError,
     LimiterUnavailable,
 )  # they end the pass, not only the task that met them
+
+
+def most_open(workers: int) -> int:
+    """How many works are under way at once, besides those that wait."""
+    return max(64, workers * 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +88,22 @@ class RequestQueue:
     allowance: Allowance
     tasks: deque[Task] = field(default_factory=deque)
     ready_at: float = 0.0
+    granted: Moment | None = None  # when the limiter was last asked
     busy: bool = False  # all permits of its group are in use
     full: bool = False
+    interval_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.interval_s = self.allowance.interval_s
+
+    def is_slow(self, now: float) -> bool:
+        """Whether who waits here waits for more than a moment."""
+        return self.interval_s > SHORT_WAIT_S or self.ready_at - now > SHORT_WAIT_S
+
+    @property
+    def in_hand(self) -> float:
+        """How many requests of a limit that is used up are held here: one or two of a slow one."""
+        return max(2.0, _IN_HAND_S / self.interval_s)
 
     @property
     def batch_size(self) -> int:
@@ -105,4 +126,9 @@ class RequestQueue:
 
     def wait_for_last(self, now: float) -> float:
         """How long a task that joins now would wait, by the limit alone."""
-        return max(0.0, self.ready_at - now) + self.requests * self.allowance.interval_s
+        return max(0.0, self.ready_at - now) + self.requests * self.interval_s
+
+    def entered(self, now: float) -> None:
+        """Note that a request goes now, so that a slow limit is not asked for the next one before its time."""
+        if self.interval_s > SHORT_WAIT_S:
+            self.ready_at = now + self.allowance.next_token_s

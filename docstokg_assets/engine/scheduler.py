@@ -1,9 +1,11 @@
 """Decides which request goes next: queues by limit, a heap of pauses, and which works are parked instead of waiting here.
 
 As in Scrapy each set of limits has a queue of its own (a "slot"), so that a slow host never blocks a fast one. Unlike there, a
-queue takes no more tasks than can have their turn soon: a task whose turn is further away than `park_after_s` is to be parked in
-the catalog, and claims leave out the groups of full queues. The scheduler never waits and starts nothing; it belongs to the
-dispatcher's thread.
+queue takes no more tasks than can have their turn soon, one or two of a slow limit, and all slow queues together no more than a
+share of the works in hand: so slow hosts, however many, leave room for the others. A task that finds no place is to be parked
+in the catalog until its turn, and claims leave out the groups that take no more. This is judged again when the limiter tells of
+a longer wait than was thought, as it does when other processes use the same limit. The scheduler never waits and starts nothing;
+it belongs to the dispatcher's thread.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
 from docstokg_assets.engine.progress import Waiting
-from docstokg_assets.engine.request_queues import SHORT_WAIT_S, Park, RequestQueue, Task
-from resources.clock import Clock
+from docstokg_assets.engine.request_queues import SHORT_WAIT_S, Park, RequestQueue, Task, most_open
+from resources.clock import Clock, Moment
 from resources.http.exchange import Pause, Send
 from resources.http.messages import Role
 from resources.rate_limit.limiter import Allowance, Limiter
@@ -27,6 +29,7 @@ from resources.records import ITS_TURN
 log = logging.getLogger(__name__)
 
 _LIMITER_PATIENCE_S = 60.0
+_MAKE_ROOM_S = 5.0  # in this time as many tasks of slow queues are let in as there is room for
 
 
 @dataclass(slots=True)
@@ -40,7 +43,12 @@ class _ParkedWorks:
 class Scheduler:
     def __init__(self, limiter: Limiter, clock: Clock, *, workers: int, park_after_s: float) -> None:
         self._limiter, self._clock, self._workers, self._park_after_s = limiter, clock, workers, park_after_s
-        self._queues: dict[Allowance, RequestQueue] = {}
+        self._most_aside = most_open(workers)  # tasks of slow queues
+        self._queues: dict[Allowance, RequestQueue] = {}  # those with tasks
+        self._resting: dict[Allowance, RequestQueue] = {}  # those without, but whose next turn is known
+        self._no_place: dict[str, RequestQueue] = {}  # by group, those that took no more tasks since the last claim
+        self._longer_wait: list[RequestQueue] = []  # those that the limiter has put off since they were last judged
+        self._room_until = 0.0  # up to then the room for slow queues is promised
         self._pauses: list[tuple[float, int, Task, Pause]] = []  # heap by the time at which each ends
         self._order = itertools.count()
         self._parked: dict[str, tuple[str | None, str]] = {}  # work id -> (group, reason)
@@ -50,16 +58,51 @@ class Scheduler:
     # -- tasks that wait ----------------------------------------------------------------------------------------------
 
     def enqueue(self, task: Task, send: Send) -> Park | None:
-        """Let a task wait for its turn to send a request. If its queue is full the task is not taken: park it."""
+        """Let a task wait for its turn to send a request. If it finds no place it is not taken: park it."""
         now = self._clock.monotonic()
         task.send, task.since = send, now
         queue = self._queue_for(send)
-        if not self._is_full(queue, now):
-            queue.tasks.append(task)
-            return None
-        group, interval = queue.allowance.group, queue.allowance.interval_s
-        parked_before = self._parked_for[group, ITS_TURN].count * interval
-        return Park(queue.wait_for_last(now) + parked_before, ITS_TURN, group)
+        aside = self._aside(now) if queue.is_slow(now) else 0
+        if self._takes(queue, task, now, aside):
+            if aside < self._most_aside or task.began is not None or queue.tasks:
+                queue.tasks.append(task)
+                return None
+            # Its turn would be now, but there are too many like it. Its group is left out until there is room.
+            self._room_until = max(self._room_until, now + _MAKE_ROOM_S) + _MAKE_ROOM_S / self._most_aside
+            queue.ready_at = self._room_until
+        return self._park_behind(queue, now)
+
+    def put_off(self, group: str | None) -> Park | None:
+        """Whether and how long a work that was claimed is to be parked, before anything is done for it: the group of its next
+        request has just taken no more."""
+        queue = self._no_place.get(group) if group is not None else None
+        return self._park_behind(queue, self._clock.monotonic()) if queue is not None else None
+
+    def displaced(self) -> Iterator[tuple[Task, Park]]:
+        """Take the tasks that must wait longer than was thought when they were let in, and now find no place."""
+        now = self._clock.monotonic()
+        queues, self._longer_wait = self._longer_wait, []
+        for queue in queues:
+            tasks, queue.tasks = queue.tasks, deque()
+            aside, displaced = self._aside(now), list[Task]()
+            for task in tasks:
+                taken = self._takes(queue, task, now, aside + len(queue.tasks))
+                (queue.tasks if taken else displaced).append(task)
+            for task in displaced:
+                yield task, self._park_behind(queue, now)
+
+    def _takes(self, queue: RequestQueue, task: Task, now: float, aside: int) -> bool:
+        """Whether a queue has a place for a task. A search under way has used turns of its host already: it goes first."""
+        if task.began is not None:
+            return queue.wait_for_last(now) <= self._park_after_s
+        return not self._is_full(queue, now, aside)
+
+    def _park_behind(self, queue: RequestQueue, now: float) -> Park:
+        """Park a task behind those that wait in its queue, and those that are parked for it."""
+        group, wait = queue.allowance.group, queue.wait_for_last(now)
+        self._no_place[group] = queue
+        parked = self._parked_for[group, ITS_TURN]
+        return Park(wait + min(parked.count * queue.interval_s, max(0.0, parked.until - now)), ITS_TURN, group)
 
     def pause(self, task: Task, pause: Pause, *, may_wait: bool = True) -> Park | None:
         """Let a task wait for so long. If that is too long, in particular for a task that has sent nothing yet: park it."""
@@ -90,12 +133,15 @@ class Scheduler:
                 if self._enter(queue, now):
                     progressed = True
                     yield queue.tasks.popleft(), queue
-        for allowance in [a for a, queue in self._queues.items() if not queue.tasks and queue.ready_at <= now]:
-            del self._queues[allowance]
+        for allowance in [a for a, queue in self._queues.items() if not queue.tasks]:
+            queue = self._queues.pop(allowance)
+            if queue.ready_at > now:
+                self._resting[allowance] = queue
 
     def _enter(self, queue: RequestQueue, now: float) -> bool:
         """Take a permit and the tokens, or note when to ask again. Nothing goes out unthrottled: while the limiter is unavailable
         requests stop, and the pass fails when it does not come back."""
+        queue.granted = Moment.now(self._clock)
         try:
             wait = self._limiter.enter(queue.allowance)
         except LimiterUnavailable as error:
@@ -111,6 +157,10 @@ class Scheduler:
             queue.busy = True
         elif wait > 0:
             queue.ready_at = now + wait
+            if wait > SHORT_WAIT_S:
+                self._longer_wait.append(queue)
+        else:
+            queue.entered(now)
         return wait == 0
 
     def permit_is_free(self, group: str) -> None:
@@ -128,6 +178,7 @@ class Scheduler:
     def reassign(self) -> None:
         """Put all waiting tasks into the queues of the limits as they are now, after these were changed."""
         queues, self._queues = self._queues, {}
+        self._resting, self._no_place = {}, {}
         for task in [task for queue in queues.values() for task in queue.tasks]:
             assert task.send is not None
             self._queue_for(task.send).tasks.append(task)
@@ -164,27 +215,45 @@ class Scheduler:
         allowance = self.allowance_of(send)
         queue = self._queues.get(allowance)
         if queue is None:
-            queue = self._queues[allowance] = RequestQueue(allowance)
+            resting = self._resting.pop(allowance, None)
+            queue = self._queues[allowance] = resting if resting is not None else RequestQueue(allowance)
+            queue.busy = False
         return queue
 
     def full_groups(self) -> frozenset[str]:
         """Groups for which no more works should be claimed. A queue that was full stays so until it is half empty: else a claim
         would bring many works for a single place, and all but one would be parked."""
         now = self._clock.monotonic()
+        aside = self._aside(now)
         for queue in self._queues.values():
-            queue.full = self._is_full(queue, now, 0.5 if queue.full else 1.0)
-        return frozenset(queue.allowance.group for queue in self._queues.values() if queue.full)
+            queue.full = self._is_full(queue, now, aside, 0.5 if queue.full else 1.0)
+        self._resting = {a: queue for a, queue in self._resting.items() if queue.ready_at > now}
+        full = [queue for queue in self._queues.values() if queue.full]
+        full += [queue for queue in self._resting.values() if queue.ready_at - now > SHORT_WAIT_S]
+        self._no_place = {queue.allowance.group: queue for queue in full}
+        return frozenset(self._no_place)
 
-    def _is_full(self, queue: RequestQueue, now: float, share: float = 1.0) -> bool:
-        """Whether the last task in a queue would wait too long, or one host would occupy all workers alone."""
+    def _is_full(self, queue: RequestQueue, now: float, aside: int, share: float = 1.0) -> bool:
+        """Whether the last task in a queue would wait too long, one host would occupy all workers alone, or too many tasks of
+        slow queues wait already."""
         wait = queue.wait_for_last(now)
-        crowded = queue.requests >= share * 2 * self._workers and wait > SHORT_WAIT_S
-        return crowded or wait > share * self._park_after_s
+        if wait > share * self._park_after_s:
+            return True
+        if wait <= SHORT_WAIT_S:
+            return False
+        most = min(2 * self._workers, queue.in_hand)
+        return queue.requests >= share * most or (queue.is_slow(now) and 2 * aside >= self._most_aside)
 
-    def batchable_tasks(self) -> int:
-        """Tasks that will be sent in one request with others. They need no room of their own: the more of them, the better."""
+    def _aside(self, now: float) -> int:
+        """Tasks of slow queues, which wait for more than a moment or are many that come only once."""
+        return sum(len(queue.tasks) for queue in self._queues.values() if queue.is_slow(now))
+
+    def need_no_room(self) -> int:
+        """Open works that take no room from others, up to a bound: those that wait for slow queues or in pauses, and those that
+        will be sent in one request with others, of which there cannot be too many."""
         queues = self._queues.values()
-        return sum(min(len(queue.tasks), queue.batch_size) for queue in queues if queue.batch_size > 1)
+        batched = sum(min(len(queue.tasks), queue.batch_size) for queue in queues if queue.batch_size > 1)
+        return batched + min(self._most_aside, self._aside(self._clock.monotonic()) + len(self._pauses))
 
     # -- works that are parked ----------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from docstokg_assets.engine.driver import Next
 from docstokg_assets.engine.request_queues import Task
-from resources.clock import Clock
+from resources.clock import Clock, Moment
 from resources.http.client import HttpClient
 from resources.http.errors import HttpError
 from resources.http.exchange import Reply, Send
@@ -49,7 +49,7 @@ class WorkerPool:
 
     def __init__(self, client: HttpClient, count: int, clock: Clock) -> None:
         self._client, self._count, self._clock = client, count, clock
-        self._jobs: SimpleQueue[tuple[Task, Send, Allowance, int] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Task, Send, Allowance, int, Moment | None] | None] = SimpleQueue()
         self._inbox: SimpleQueue[Event | None] = SimpleQueue()  # None: wake up, nothing to handle
         self._in_flight: dict[int, _InFlight] = {}  # by id of task
         self._crawling: set[int] = set()  # of these, when they were last looked at
@@ -81,13 +81,13 @@ class WorkerPool:
         if too_many > 0:
             self._client.wire.give_up(too_many, _PATIENCE_S)
 
-    def submit(self, task: Task, send: Send, allowance: Allowance, waited_s: float) -> None:
-        """Send a request for which a permit and a token are taken."""
+    def submit(self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None) -> None:
+        """Send a request for which a permit and a token were taken at the moment `granted`."""
         self._in_flight[id(task)] = _InFlight(send.host, send)
         if len(self._in_flight) > self._threads:
             self._add_thread()
         self._hosts.add(send.host)
-        self._jobs.put((task, send, allowance, round(waited_s * 1000)))
+        self._jobs.put((task, send, allowance, round(waited_s * 1000), granted))
 
     def post(self, task: Task, step: Next | BaseException) -> None:
         """Report what a task needs next that did not send a request itself."""
@@ -132,18 +132,18 @@ class WorkerPool:
 
     def _work(self, advance: Callable[[Task, Reply | HttpError | None], Next]) -> None:
         while (job := self._jobs.get()) is not None:
-            task, send, allowance, waited_ms = job
+            task, send, allowance, waited_ms, granted = job
             step: Next | BaseException
             sent = False
             try:
                 reply: Reply | HttpError | None
                 try:
-                    reply = self._client.send(send, allowance, waited_ms)
+                    reply = self._client.send(send, allowance, waited_ms, granted)
                 except HttpError as error:
                     reply = error
                 finally:
                     self._client.limiter.leave(allowance)
-                sent = reply is not None  # None: the host was closed while this request waited
+                sent = reply is not None  # None: while this request waited, the host was closed or its turn was over
                 task.state.requests += sent
                 step = advance(task, reply)
             except BaseException as error:  # the dispatcher raises it

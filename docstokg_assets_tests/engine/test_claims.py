@@ -20,14 +20,14 @@ def test_works_of_a_host_that_is_left_alone_are_claimed_when_nothing_else_is_due
 ) -> None:
     hosts = HostStateCache(catalog, fake_clock)
     scheduler = Scheduler(FakeLimiter().as_limiter(), fake_clock, workers=4, park_after_s=60.0)
-    claims = Claims(partial(catalog.claim, "me", lease_s=600.0), scheduler, hosts)
+    claims = Claims(partial(catalog.claim, "me", lease_s=600.0), scheduler, hosts, fake_clock)
 
     def enqueue(prefix: str) -> None:
         groups = {"a": "ill.example", "b": "well.example"}
         catalog.enqueue(NewItem(f"{prefix}{k}{n}", 2024, 0, {}, "plan", groups[k]) for k in groups for n in range(3))
 
     def claimed(limit: int) -> list[str]:
-        return [item.work_id for item in claims.claim(limit, fake_clock.monotonic())]
+        return [item.work_id for item in claims.claim(limit)]
 
     for _ in range(5):
         hosts.report("ill.example", True)

@@ -75,6 +75,44 @@ def test_a_full_queue_parks_tasks_one_behind_the_other_and_is_full_until_it_is_h
     assert made.full_groups() == frozenset()
 
 
+@pytest.mark.requirement("TRU-7")
+def test_of_a_slow_host_two_works_are_in_hand_and_all_slow_hosts_share_a_bound() -> None:
+    limiter, clock = FakeLimiter(per_second=0.1), SettableClock()
+    made = scheduler(limiter, clock, workers=8)  # 64 works of slow hosts at most, 32 of them behind another one
+    first = [made.enqueue(task(f"A{n}"), send_to("a")) for n in range(4)]
+    assert first == [None, None, Park(20.0, ITS_TURN, "a"), Park(20.0, ITS_TURN, "a")]
+    assert made.put_off("a") == Park(20.0, ITS_TURN, "a") and made.put_off("b") is None
+    assert [made.enqueue(task(f"B{n}"), send_to(f"b{n}")) for n in range(62)] == [None] * 62
+    assert made.need_no_room() == 64
+    refused = [made.enqueue(task(f"C{n}"), send_to(f"c{n}")) for n in range(64)]
+    waits = [park.seconds for park in refused if park is not None]
+    assert len(waits) == 64 and waits == sorted(waits) and 5.0 < waits[0] < waits[-1] <= 10.1
+    limiter.answers = {f"b{n}": 0.0 for n in range(62)} | {"a": 0.0}
+    assert len(sent(made)) == 63  # the second one of "a" has to wait
+    assert made.full_groups() >= {f"c{n}" for n in range(64)}
+    clock.now += 11.0
+    assert made.full_groups() == frozenset()
+
+
+@pytest.mark.requirement("TRU-7")
+def test_tasks_of_a_slow_queue_are_judged_again_when_the_limiter_tells_how_long_it_takes() -> None:
+    limiter, clock = FakeLimiter(per_second=0.1), SettableClock()
+    made = scheduler(limiter, clock)
+    begun = task("begun")
+    begun.began = 1.0
+    assert made.enqueue(begun, send_to("a")) is None and made.enqueue(task("new"), send_to("a")) is None
+    limiter.answers["a"] = 55.0  # other processes use the same limit
+    assert sent(made) == []
+    assert [(one.item.work_id, park) for one, park in made.displaced()] == [("new", Park(65.0, ITS_TURN, "a"))]
+    assert list(made.displaced()) == [] and made.full_groups() == {"a"}
+    clock.now += 55.0
+    limiter.answers.clear()
+    assert sent(made) == ["begun"]
+    assert made.full_groups() == {"a"}  # the next turn is known, without asking for it
+    clock.now += 9.0
+    assert made.full_groups() == frozenset()
+
+
 def test_a_short_pause_is_waited_for_and_a_long_or_untried_one_parks() -> None:
     clock = SettableClock()
     made = scheduler(FakeLimiter(), clock)

@@ -38,7 +38,7 @@ class FakeClient:
 def submitted(client: FakeClient, advance: Any, one: Task) -> WorkerPool:
     pool = WorkerPool(cast("Any", client), 1, SystemClock())
     pool.start(advance)
-    pool.submit(one, send_to("a"), client.limiter.policy_for("a", "metadata"), 0.5)
+    pool.submit(one, send_to("a"), client.limiter.policy_for("a", "metadata"), 0.5, None)
     return pool
 
 

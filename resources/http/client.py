@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from resources.clock import Clock, SystemClock
+from resources.clock import Clock, Moment, SystemClock
 from resources.http.attempts import AttemptLog
 from resources.http.cache import HttpCache
 from resources.http.canonical import host_of
@@ -52,6 +52,7 @@ class HttpClient:
         self.hosts = HostStateCache(catalog, self.clock, settings.breaker)
         self.robots = RobotsCache(catalog, self.clock, robots)
         self.wire = Wire(settings, chunk_bytes)
+        limiter.on_given_up = self.wire.close_idle
         self._cache = cache
         self._exchanger = Exchanger(settings, self.robots, self.hosts, self.clock, rng or random.Random(), cache)
 
@@ -94,10 +95,13 @@ class HttpClient:
             return exchange.throw(error)
         return exchange.send(reply)
 
-    def send(self, send: Send, allowance: Allowance, waited_ms: int = 0) -> Reply | None:
-        """Perform one step of an exchange, for a driver that holds its permit and token. None, and nothing is sent, when the host
-        was closed while the step waited; the exchange then says how to go on."""
+    def send(self, send: Send, allowance: Allowance, waited_ms: int = 0, granted: Moment | None = None) -> Reply | None:
+        """Perform one step of an exchange, for a driver that holds its permit and token since `granted`. None, and nothing is
+        sent, when the host was closed while the step waited, or what was granted is gone; the exchange then says how to go on."""
         if not self.hosts.admits(send.host):
+            return None
+        if not self.limiter.confirm(allowance, granted or Moment.now(self.clock)):
+            self.hosts.report(send.host, None)  # it was not asked
             return None
         reply = self.wire.send(send, allowance.group, waited_ms)
         self.learn(allowance, reply.head)
@@ -105,11 +109,12 @@ class HttpClient:
 
     def _send_when_allowed(self, send: Send, stopped: Callable[[], bool]) -> Reply | None:
         policy = self.limiter.policy_for(send.host, str(send.role), send.resolver, send.min_interval_s)
-        began = self.clock.monotonic()
+        began = granted = Moment.now(self.clock)
         while (wait := self.limiter.enter(policy)) != 0.0:
             self._sleep(_BUSY_POLL_S if wait is None else wait, stopped)
+            granted = Moment.now(self.clock)
         try:
-            return self.send(send, policy, round((self.clock.monotonic() - began) * 1000))
+            return self.send(send, policy, round((self.clock.monotonic() - began.monotonic) * 1000), granted)
         finally:
             self.limiter.leave(policy)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 from resources.http.canonical import authority_of, host_of
@@ -54,7 +55,12 @@ def refuse_private_peer(host: str, address: str, settings: HttpSettings) -> None
 
 
 def _listed(host: str, hosts: tuple[str, ...]) -> bool:
-    return host in {entry.lower() for entry in hosts}
+    return host in _lower_case(hosts)
+
+
+@lru_cache(maxsize=16)
+def _lower_case(hosts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(entry.lower() for entry in hosts)
 
 
 def _refuse_private(host: str, url: str, settings: HttpSettings) -> None:

@@ -113,6 +113,14 @@ class Wire:
         DeadlineExceeded."""
         self.watchdog.give_up(most, patience_s)
 
+    def close_idle(self, group: str) -> None:
+        """Close the connections that are kept for a group."""
+        with self._lock:
+            adapters = self._idle.pop(group, None) or ()
+            self._idle_count -= len(adapters)
+        for adapter in adapters:
+            adapter.close()
+
     @contextmanager
     def _adapter(self, group: str, keep: bool) -> Iterator[HTTPAdapter]:
         adapter = (self._take_idle(group) if keep else None) or GroupAdapter(self)

@@ -1,15 +1,18 @@
 """Decide whether a request may go out now, and if not, when to try again. Never sleeps; the drivers wait or do other work.
 
 A request needs a permit of its group (concurrency), and a token of each rate limit that applies to it. Tokens are counted for
-all processes together; a group whose provider caps connections is leased to one process at a time, so that the cap holds too.
+all processes together; a group whose provider caps connections is leased to one process at a time, so that the cap holds too. A
+thread keeps the leases of requests under way, whatever else the process is held up by; and who is about to send after more than
+a second, because it was frozen or stalled, has lease and tokens confirmed first.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +20,7 @@ from typing import Any, Protocol
 
 from pyrate_limiter import Rate as Bucket
 
-from resources.clock import Clock, SystemClock
+from resources.clock import Clock, Moment, SystemClock
 from resources.rate_limit.backends import open_limits
 from resources.rate_limit.policies import domain_interval, resolve_policy
 from resources.rate_limit.root_lock import RootLock
@@ -25,7 +28,12 @@ from resources.rate_limit.server_limits import ServerLimits, Window
 from resources.rate_limit.settings import Rate, RateLimitSettings
 from resources.rate_limit.stores import LimiterUnavailable, LimitStore
 
+log = logging.getLogger(__name__)
+
 _LEASE_S = 15.0  # a lease that is not renewed for so long is free for other processes
+_KEEP_S = 3.0  # so often the leases of requests under way are renewed
+_UNUSED_S = 8.0  # a lease that is not needed for so long after its turn is given up, before it runs out
+_FRESH_S = 1.0  # so long a token or a lease counts without being checked again
 _TURN_S = 2.0  # after that, a process gives the group up to one that waits for it
 _LEASE_RETRY_S = 0.5
 _MOST_RESOLVED = 10_000  # kinds of request whose limits are remembered
@@ -64,6 +72,12 @@ class Allowance:
         """Seconds between two requests in the long run."""
         return 1.0 / self.demands[0][1].per_second
 
+    @property
+    def next_token_s(self) -> float:
+        """Seconds from a token of the slowest rate to the next one; 0 where a burst may leave one."""
+        rate = self.demands[0][1]
+        return bucket(rate).interval / 1000.0 if rate.burst == 1 else 0.0
+
 
 class Limiter:
     def __init__(
@@ -81,6 +95,7 @@ class Limiter:
         self._clock, self._root_lock = clock or SystemClock(), root_lock
         self._open: Counter[str] = Counter()
         self._turn_ends: dict[str, float] = {}  # group leased by us -> when others may have it
+        self._leased_at: dict[str, Moment] = {}  # and when we last knew that it is
         self._not_before: dict[str, float] = {}  # group that we gave up -> when we may want it again
         self._resolver_rates: dict[str, Rate] = {}
         self._resolved: dict[tuple[str, str, str | None, float | None], Allowance] = {}
@@ -89,6 +104,9 @@ class Limiter:
         self._caps: dict[str, tuple[int, float]] = {}
         self._down_until, self._down_message = 0.0, ""
         self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self.on_given_up: Callable[[str], None] = lambda group: None  # closes the connections that are kept for it
 
     @classmethod
     def open(cls, settings: RateLimitSettings, path: Path, **options: Any) -> Limiter:
@@ -175,17 +193,85 @@ class Limiter:
         with self._lock:
             self._open[allowance.group] -= 1
 
-    def keep_leases(self) -> None:
-        """Renew the leases of groups with requests in flight; to be called every few seconds."""
+    def confirm(self, allowance: Allowance, granted: Moment) -> bool:
+        """Whether a request may still go for which `enter` was asked at the moment `granted`: the last check before it is sent.
+        If this process was stalled since, others may have used the tokens of this time, or the group itself."""
         with self._lock:
-            for group in self._turn_ends:
-                if self._leases is not None and self._open[group]:
-                    self._leases.lease_group(group, self._owner, _LEASE_S)
+            for _ in range(3):  # and if it is stalled while it checks, again
+                began = Moment.now(self._clock)
+                if granted.age_s(self._clock) > _FRESH_S:
+                    granted = began
+                    if not self._spend_again(allowance, began.monotonic):
+                        return False
+                if self._cap(allowance, began.monotonic)[1] and not self._lease_is_ours(allowance.group):
+                    return False
+                if began.age_s(self._clock) <= _FRESH_S:
+                    return True
+            return False
+
+    def _spend_again(self, allowance: Allowance, now: float) -> bool:
+        try:
+            return self._spend_all(self._demands(allowance, now)) == 0.0
+        except LimiterUnavailable:
+            return False  # whoever asks next is told so
+
+    def keep_leases(self) -> None:
+        """Renew the leases of groups with requests under way, and give up those that nobody here needs: a connection that is
+        kept for a group must not outlive the lease."""
+        with self._lock:
+            for group, turn_ends in list(self._turn_ends.items()):
+                if self._open[group]:
+                    self._renew(group)
+                elif self._clock.monotonic() - turn_ends > _UNUSED_S:
+                    self._give_up(group)
+
+    def free_leases(self) -> None:
+        """Give up the groups of which no request is under way."""
+        with self._lock:
+            for group in [group for group in self._turn_ends if not self._open[group]]:
+                self._give_up(group)
 
     def close(self) -> None:
+        self._closed.set()
+        if self._keeper is not None:
+            self._keeper.join(_KEEP_S)
         self._store.close()
         if self._root_lock is not None:
             self._root_lock.close()
+
+    def _keep_leases_until_closed(self) -> None:
+        while not self._closed.wait(_KEEP_S):
+            try:
+                self.keep_leases()
+            except Exception as error:  # the catalog cannot be reached: nobody else can take the group from it either
+                log.warning("the leases of groups could not be renewed: %s", error)
+
+    def _lease_is_ours(self, group: str) -> bool:
+        """Whether we hold the lease still, as known for no longer than a second."""
+        if self._leases is None:
+            return True
+        known = self._leased_at.get(group)
+        return known is not None and (known.age_s(self._clock) <= _FRESH_S or self._renew(group))
+
+    def _renew(self, group: str) -> bool:
+        assert self._leases is not None
+        asked = Moment.now(self._clock)
+        if self._leases.lease_group(group, self._owner, _LEASE_S):
+            self._leased_at[group] = asked
+            return True
+        if group in self._turn_ends:  # it ran out, and is another process's now
+            self._forget(group)
+        return False
+
+    def _give_up(self, group: str) -> None:
+        assert self._leases is not None
+        self._forget(group)
+        self._leases.free_group(group, self._owner)
+
+    def _forget(self, group: str) -> None:
+        del self._turn_ends[group]
+        self._leased_at.pop(group, None)
+        self.on_given_up(group)
 
     def _holds_lease(self, group: str) -> bool:
         """Whether this process holds the lease. Processes that want the same group take turns."""
@@ -197,13 +283,15 @@ class Limiter:
             return True
         if turn_ends is not None and self._leases.group_is_wanted(group):
             if self._open[group] == 0:
-                self._leases.free_group(group, self._owner)
-                del self._turn_ends[group]
+                self._give_up(group)
                 self._not_before[group] = now + 2 * _LEASE_RETRY_S
             return False
-        if now < self._not_before.get(group, 0.0) or not self._leases.lease_group(group, self._owner, _LEASE_S):
+        if now < self._not_before.get(group, 0.0) or not self._renew(group):
             return False
         self._turn_ends[group] = now + _TURN_S
+        if self._keeper is None:
+            self._keeper = threading.Thread(target=self._keep_leases_until_closed, name="group-leases", daemon=True)
+            self._keeper.start()
         return True
 
     def _cap(self, allowance: Allowance, now: float) -> tuple[int | None, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from docstokg_assets_tests.support.polite import FakeClock
 from resources.catalog.catalog import Catalog
+from resources.clock import Moment
 from resources.rate_limit.limiter import Allowance, Limiter, bucket
 from resources.rate_limit.settings import Rate, RateLimitSettings
 from resources.rate_limit.sqlite_limits import SqliteLimits
@@ -255,8 +257,9 @@ def test_who_is_refused_a_token_holds_no_permit(make: Callable[..., Limiter], cl
 
 
 @pytest.fixture
-def pair(make: Callable[..., Limiter], catalog: Catalog) -> tuple[Limiter, Limiter]:
+def pair(make: Callable[..., Limiter], catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> tuple[Limiter, Limiter]:
     """Two processes that share a limiter file and a catalog, and an arXiv that is quick but takes one at a time."""
+    monkeypatch.setattr("resources.rate_limit.limiter._KEEP_S", 3600.0)  # no thread interferes with the test
     shared = {"leases": catalog, "policies": {"arxiv.org": "1000/s burst 1000"}}
     return make("sqlite", owner="one", **shared), make("sqlite", owner="other", **shared)
 
@@ -317,6 +320,88 @@ def test_a_process_that_shows_no_life_loses_its_group(
     allowance = one.policy_for("arxiv.org", "artifact")
     assert one.enter(allowance) == 0.0
     assert other.enter(allowance) == 0.0
+
+
+@pytest.mark.requirement("HTTP-10")
+def test_a_group_is_kept_by_a_thread_of_its_own_while_a_request_is_under_way(
+    pair: tuple[Limiter, Limiter], catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sends may be held up for as long as it likes: nothing is called here but what the other process calls."""
+    monkeypatch.setattr("resources.rate_limit.limiter._LEASE_S", 3.0)
+    monkeypatch.setattr("resources.rate_limit.limiter._KEEP_S", 0.2)
+    one, other = pair
+    allowance = one.policy_for("arxiv.org", "artifact")
+    assert one.enter(allowance) == 0.0
+    end = catalog.now() + 4.5
+    while catalog.now() < end:
+        assert other.enter(allowance) != 0.0
+        time.sleep(0.1)
+    one.leave(allowance)
+    one.free_leases()
+    assert other.enter(allowance) == 0.0
+
+
+@pytest.mark.requirement("HTTP-10")
+def test_after_a_stall_a_request_goes_only_if_the_group_is_still_ours(
+    pair: tuple[Limiter, Limiter], clock: FakeClock, catalog: Catalog
+) -> None:
+    one, other = pair
+    closed: list[str] = []
+    one.on_given_up = closed.append
+    allowance, granted = one.policy_for("arxiv.org", "artifact"), Moment.now(clock)
+    assert one.enter(allowance) == 0.0
+    clock.now += 30.0
+    assert one.confirm(allowance, granted)  # nobody has taken it
+    catalog.free_groups("one")  # as if it had run out
+    assert other.enter(allowance) == 0.0
+    assert one.confirm(allowance, granted)  # this was confirmed within the last second
+    clock.now += 2.0
+    assert not one.confirm(allowance, granted) and closed == ["arxiv"]
+    assert other.confirm(allowance, granted)
+
+
+@pytest.mark.requirement("HTTP-10")
+def test_a_suspended_machine_counts_as_a_stall_though_its_clock_stood_still(
+    pair: tuple[Limiter, Limiter], clock: FakeClock, catalog: Catalog
+) -> None:
+    one, other = pair
+    allowance, granted = one.policy_for("arxiv.org", "artifact"), Moment.now(clock)
+    assert one.enter(allowance) == 0.0
+    clock.offset += 3600.0
+    catalog.free_groups("one")
+    assert other.enter(allowance) == 0.0 and not one.confirm(allowance, granted)
+
+
+@pytest.mark.requirement("HTTP-10")
+def test_a_token_from_before_a_stall_is_worth_nothing(make: Callable[..., Limiter], clock: FakeClock) -> None:
+    policies = {"a.org": "0.1/s"}
+    one, other = (make("sqlite", policies=policies, concurrency={"*": None}) for _ in range(2))
+    allowance, granted = one.policy_for("a.org", "landing"), Moment.now(clock)
+    assert one.enter(allowance) == 0.0 and one.confirm(allowance, granted)
+    clock.now += 11.0
+    assert other.enter(allowance) == 0.0
+    assert not one.confirm(allowance, granted)
+    clock.now += 11.0
+    assert one.confirm(allowance, granted)  # with a new one
+    assert other.enter(allowance) not in (0.0, None)
+
+
+@pytest.mark.requirement("HTTP-10")
+def test_a_group_that_is_not_needed_any_more_is_given_up_before_its_lease_runs_out(
+    pair: tuple[Limiter, Limiter], clock: FakeClock
+) -> None:
+    """Else its idle connection would still be there when another process opens one."""
+    one, other = pair
+    closed: list[str] = []
+    one.on_given_up = closed.append
+    allowance = one.policy_for("arxiv.org", "artifact")
+    assert one.enter(allowance) == 0.0
+    clock.now += 11.0
+    one.keep_leases()
+    assert closed == []
+    one.leave(allowance)
+    one.keep_leases()
+    assert closed == ["arxiv"] and other.enter(allowance) == 0.0
 
 
 def test_stores_of_one_file_share_their_state(tmp_path: Path, clock: FakeClock) -> None:
