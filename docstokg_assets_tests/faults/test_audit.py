@@ -12,7 +12,8 @@ import pytest
 
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.audit import Audit, audit
-from docstokg_assets_tests.support.program import FAST, NAMED, Place
+from docstokg_assets_tests.support.configs import FAST, NAMED
+from docstokg_assets_tests.support.program import Place
 from docstokg_assets_tests.support.soak import Soak, SoakPlan, schedule
 
 
