@@ -11,8 +11,11 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from docstokg_assets.config import load_config
@@ -32,13 +35,30 @@ STEPS = (
 )
 
 
+def stop_here() -> None:
+    """When no other thread is at a database: one that stands still in a transaction holds up everybody else, which is not what is
+    looked at here. The interpreter's lock is held from the look to the stop."""
+    own = threading.get_ident()
+    while any(_at_a_database(frame) for thread, frame in sys._current_frames().items() if thread != own):
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _at_a_database(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if any(place in frame.f_code.co_filename for place in ("/resources/catalog/", "/resources/rate_limit/")):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def stop_once(owner: Any, name: str, when: Callable[..., bool], *, after: bool = False) -> None:
     original, left = getattr(owner, name), iter((True,))
 
     def stopping(*args: Any, **options: Any) -> Any:
         result = original(*args, **options) if after else None
         if when(*args) and next(left, False):
-            os.kill(os.getpid(), signal.SIGSTOP)
+            stop_here()
         return result if after else original(*args, **options)
 
     setattr(owner, name, stopping)
