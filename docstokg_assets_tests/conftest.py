@@ -57,6 +57,7 @@ MARKERS = {
     "resolvers/test_planning": "unit",
     "resources/": "integration",
     "resources/artifacts/": "integration slow",
+    "resources/catalog/test_frozen": "integration slow",
     "resources/catalog/test_lost_connections": "integration slow",
     "resources/catalog/test_migrations": "integration slow",
     "resources/catalog/test_processes": "integration slow",

@@ -82,6 +82,7 @@ class DownloadRun:
 
     def __enter__(self) -> DownloadRun:
         catalog = self.services.catalog
+        catalog.patience.end_with(self.stop)
         before = catalog.run(self.run_id)
         cut_off = before is not None and was_cut_off(catalog, before)
         if before and cut_off and run_files.lines_are_missing(catalog, self.folder, self.run_id):

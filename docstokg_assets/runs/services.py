@@ -66,7 +66,7 @@ def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> 
     require_contact(config)
     owner, root = new_owner(), config.data_root
     with ExitStack() as stack:
-        catalog = stack.enter_context(Catalog.open(config.catalog_location))
+        catalog = stack.enter_context(Catalog.open(config.catalog_location, config.storage.pool_size))
         store, lake = config.artifacts.open(root), LakeWriter(config.lake_files())
         counted_in = limits or root / "limits.sqlite3"
         limiter = stack.enter_context(closing(Limiter.open(config.rate_limit, counted_in, leases=catalog, owner=owner)))

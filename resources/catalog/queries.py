@@ -69,7 +69,9 @@ class Queries(Database):
                 Kind(row["kind"]) if row["kind"] else None,
                 row["count"],
             )
-            for row in self._rows(statement.order_by(sql.count().desc(), *(kind.nulls_first() for kind in kinds)))
+            for row in self._rows(
+                statement.order_by(sql.count().desc(), *(kind.nulls_first() for kind in kinds)), slow=True
+            )
         ]
 
     def latest_files(self, run_id: str, limit: int) -> list[Entry]:
@@ -92,7 +94,7 @@ class Queries(Database):
 
     def _counted(self, run_id: str, table: Table, columns: Sequence[ColumnElement[Any]]) -> list[dict[str, Any]]:
         statement = select(*columns, sql.count().label("n")).where(table.c.run_id == run_id)
-        return [dict(row) for row in self._rows(statement.group_by(*columns).order_by(*columns))]
+        return [dict(row) for row in self._rows(statement.group_by(*columns).order_by(*columns), slow=True)]
 
     @retry_lost_transactions
     def counted_up_to(self, year: int | None, attempt: int, revision: int) -> tuple[CountUpTo, CountUpTo]:
@@ -101,7 +103,7 @@ class Queries(Database):
         if year is not None:
             tried = tried.where(year_is(attempts.c.year, year))
             ended = ended.where(year_is(catalog_entries.c.year, year))
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             some = (tried.where(attempts.c.id <= attempt), ended.where(catalog_entries.c.revision <= revision))
             first, second = (
                 CountUpTo(connection.scalar(part) or 0, connection.scalar(whole) or 0)
@@ -137,7 +139,7 @@ class Queries(Database):
         )
         several = select(catalog_entries.c.html_paths).where(catalog_entries.c.html_paths != "[]")
         kept = select(queue.c.progress).where(queue.c.progress.like('%"html":{%'))
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             yield from connection.execute(rows).scalars()
             for paths in connection.execute(several).scalars():
                 yield from from_json(paths)
@@ -173,7 +175,7 @@ class Queries(Database):
     def attempts_with(self, key: str, status: Status) -> Iterator[AttemptRecord]:
         """The attempts of this status whose `extra` has something under `key`, in their order. Reads all attempts."""
         found = select(attempts).where(attempts.c.status == str(status), attempts.c.extra.like(f'%"{key}":%'))
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             for row in connection.execute(found.order_by(attempts.c.id)).mappings():
                 yield attempt_from_row(row).record
 

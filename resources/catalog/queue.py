@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Update,
     and_,
     bindparam,
     case,
@@ -181,10 +182,9 @@ class Queue(Database):
     def heartbeat(self, owner: str, lease_s: float) -> int:
         """Hold all works of `owner` for `lease_s` seconds from now; how many they are."""
         with self._write() as connection:
+            held = _lock_works_of(connection, owner)
             until = now_of(connection) + lease_s
-            return connection.execute(
-                update(queue).where(LEASED, queue.c.lease_owner == owner).values(lease_until=until)
-            ).rowcount
+            return connection.execute(_works(held).values(lease_until=until)).rowcount if held else 0
 
     @retry_lost_transactions
     def lease_owners(self) -> set[str]:
@@ -197,15 +197,13 @@ class Queue(Database):
     def release_owner(self, owner: str) -> int:
         """Give back all works of `owner`; how many they were."""
         with self._write() as connection:
-            return connection.execute(
-                update(queue)
-                .where(LEASED, queue.c.lease_owner == owner)
-                .values(**_AGAIN, updated_at=now_of(connection))
-            ).rowcount
+            held = _lock_works_of(connection, owner)
+            freed = _works(held).values(**_AGAIN, updated_at=now_of(connection))
+            return connection.execute(freed).rowcount if held else 0
 
     @retry_lost_transactions
     def queue_counts(self, year: Years | None = None, run_id: str | None = None) -> QueueCounts:
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             now = now_of(connection)
             later = queue.c.not_before > now
             held = and_(queue.c.state == "leased", queue.c.lease_until >= now)
@@ -224,7 +222,7 @@ class Queue(Database):
     @retry_lost_transactions
     def due_by_year(self) -> list[DueWorks]:
         """The years of which works could be claimed now, the latest year first."""
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             now = now_of(connection)
             due = union_all(
                 select(queue.c.year, queue.c.updated_at).where(READY),
@@ -251,7 +249,7 @@ class Queue(Database):
     @retry_lost_transactions
     def parked(self, year: Years | None = None, run_id: str | None = None) -> list[ParkedGroup]:
         """Who is being waited for, by how many works, from when to when, and why; the largest crowd first."""
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             until = queue.c.not_before
             rows = connection.execute(
                 select(
@@ -275,7 +273,7 @@ class Queue(Database):
             statement = statement.where(queue.c.record.icontains(piece, autoescape=True))
         return [
             QueuedWork(**{**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])})
-            for row in self._rows(statement)
+            for row in self._rows(statement, slow=True)
         ]
 
     def _need_run(self, connection: Connection, run_id: str) -> None:
@@ -316,19 +314,26 @@ def _of_run_in_claim(connection: Connection, run_id: str) -> ColumnElement[bool]
     return exists().where(run_works.c.run_id == run_id, run_works.c.work_id == queue.c.work_id)
 
 
+def _works(work_ids: Iterable[str]) -> Update:
+    return update(queue).where(queue.c.work_id.in_(list(work_ids)))
+
+
+def _lock_works_of(connection: Connection, owner: str) -> list[str]:
+    """The works that `owner` holds. Whoever locks several works, here or elsewhere, locks them by id or passes over those that
+    are locked, so that two never wait for each other."""
+    held = select(queue.c.work_id).where(LEASED, queue.c.lease_owner == owner).order_by(queue.c.work_id)
+    return list(connection.execute(held.with_for_update()).scalars())
+
+
 def _wake(connection: Connection, now: float) -> None:
     """Make ready what has waited long enough and what was left by an owner whose lease ended."""
-    waited = (
-        select(queue.c.work_id)
-        .where(WAITING, queue.c.not_before <= now)
-        .order_by(queue.c.not_before)
-        .limit(_WAKE_AT_ONCE)
-        .with_for_update(skip_locked=True)  # what another is waking is not woken after he has claimed it
-    )
-    due = connection.execute(waited).scalars().all()
-    if due:
-        connection.execute(update(queue).where(queue.c.work_id.in_(due)).values(**_AGAIN, updated_at=now))
-    connection.execute(update(queue).where(LEASED, queue.c.lease_until < now).values(**_AGAIN, updated_at=now))
+    waited = select(queue.c.work_id).where(WAITING, queue.c.not_before <= now).order_by(queue.c.not_before)
+    left = select(queue.c.work_id).where(LEASED, queue.c.lease_until < now).order_by(queue.c.lease_until)
+    for due in (waited, left):
+        # what another is waking is not woken after he has claimed it
+        portion = due.limit(_WAKE_AT_ONCE).with_for_update(skip_locked=True)
+        if woken := connection.execute(portion).scalars().all():
+            connection.execute(_works(woken).values(**_AGAIN, updated_at=now))
 
 
 def _enqueue_batch(connection: Connection, batch: dict[str, NewItem]) -> Enqueued:
@@ -353,7 +358,8 @@ def _enqueue_batch(connection: Connection, batch: dict[str, NewItem]) -> Enqueue
 
 def _ended_without_success(connection: Connection, work_ids: list[str]) -> list[str]:
     """Of these works; their rows are locked first, so that nobody ends one between the question and what follows from it."""
-    ours = select(queue.c.work_id, queue.c.state).where(queue.c.work_id.in_(work_ids)).with_for_update()
+    ours = select(queue.c.work_id, queue.c.state).where(queue.c.work_id.in_(work_ids)).order_by(queue.c.work_id)
+    ours = ours.with_for_update()
     ended = [row.work_id for row in connection.execute(ours) if row.state in ("done", "retry")]
     reasons = select(catalog_entries.c.work_id, catalog_entries.c.reason).where(catalog_entries.c.work_id.in_(ended))
     succeeded = {row.work_id for row in connection.execute(reasons) if row.reason in _SUCCESSES}
