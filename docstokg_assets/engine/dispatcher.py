@@ -13,7 +13,6 @@ given back. A search that finds its host closed is parked until it opens; one wh
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections import Counter
@@ -105,6 +104,7 @@ class Dispatcher:
         *,
         clock: Clock,
         policies: Mapping[str, RequestPolicy],
+        next_seq: Callable[[], int],
         stop: threading.Event,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
@@ -114,7 +114,7 @@ class Dispatcher:
         self._workers = WorkerPool(client, settings.workers, clock)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._result = PassResult()
-        self._seq = itertools.count(1)
+        self._next_seq = next_seq  # of attempts; goes on from pass to pass
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
         self._open_lock = threading.Lock()  # the recorder's thread removes them
         self._started_works: set[str] = set()  # counted only where there is a budget
@@ -322,9 +322,9 @@ class Dispatcher:
             state = self._pipeline.begin(work, item.progress)
         except Exception:
             fault = internal_error(item.work_id)
-        settings, record, seq = self._settings, self._recorder.record, self._seq
+        settings, record = self._settings, self._recorder.record
         attempts = AttemptLog(
-            record, self._clock, settings.run_id, settings.owner, lambda: next(seq), item.work_id, item.year
+            record, self._clock, settings.run_id, settings.owner, self._next_seq, item.work_id, item.year
         )
         task = Task(item, work, state, self._pipeline.search(work, state, attempts), attempts)
         self._place(task, fault or self._driver.advance(task, None))

@@ -183,6 +183,7 @@ class DownloadRun:
             settings,
             clock=self._clock,
             policies=self._request_policies(),
+            next_seq=self.services.next_seq,
             stop=self.stop,
             on_progress=progress,
         )

@@ -158,8 +158,9 @@ def test_works_are_locked_in_one_order_whoever_locks_them(catalog: Catalog, post
     if name != "reopen":
         catalog.claim("me", 4, 600)
     with psycopg.connect(postgres.url, autocommit=True) as other:
-        for work_id in reversed(first):  # in the other order in which the table has them
-            other.execute("UPDATE docstokg.queue SET updated_at = updated_at + 1 WHERE work_id = %s", (work_id,))
+        for n, work_id in enumerate(reversed(first)):  # the other way round in the table and in the index of leases
+            later = "UPDATE docstokg.queue SET lease_until = lease_until + %s, not_before = %s WHERE work_id = %s"
+            other.execute(later, (n, n, work_id))
     waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     free = "SELECT work_id FROM docstokg.queue WHERE work_id < 'W04' ORDER BY work_id FOR UPDATE SKIP LOCKED"
     with (
