@@ -60,6 +60,7 @@ MARKERS = {
     "resources/catalog/test_frozen": "integration slow",
     "resources/catalog/test_lost_connections": "integration slow",
     "resources/catalog/test_migrations": "integration slow",
+    "resources/catalog/test_plans": "integration slow",
     "resources/catalog/test_processes": "integration slow",
     "resources/http/test_posts": "integration slow",
     "resources/http/test_source": "integration slow",

@@ -18,7 +18,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
@@ -32,7 +31,7 @@ from docstokg_assets.engine.search_state import SearchState, retry_time
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
-from resources.catalog.queue import Years
+from resources.catalog.claims import Scope, Years
 from resources.catalog.rows import Finished, Parked, QueueItem
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
@@ -44,6 +43,7 @@ from resources.records import DownloadOutcome, Reason
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.5
+_LOOK_S = 5.0  # so often a pass that waits looks whether others have left it something
 _RESCAN_S = 5.0  # so often a claim looks at all due works again, also those that earlier claims have passed over
 
 
@@ -59,9 +59,7 @@ class PassSettings:
     max_works: int | None = None
     lease_s: float = 120.0
     park_after_s: float = 60.0
-    soon_s: float = (
-        60.0  # a work waits for a broken host that is tried again within this time before it ends without success
-    )
+    soon_s: float = 60.0  # a work waits for a broken host that is tried again within this time before it fails
     retry_base_s: float = 3600.0
     max_tries: int = 5
 
@@ -113,6 +111,7 @@ class Dispatcher:
         self._scheduler = Scheduler(client.limiter, clock, workers=settings.workers, park_after_s=settings.park_after_s)
         self._workers = WorkerPool(client, settings.workers, clock)
         self._driver = TaskDriver(client, policies, self._workers.post)
+        self._works = Scope(settings.year, settings.of_run)
         self._result = PassResult()
         self._next_seq = next_seq  # of attempts; goes on from pass to pass
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
@@ -122,7 +121,9 @@ class Dispatcher:
         self._next_claim = 0.0
         self._left_out: frozenset[str] = frozenset()  # groups at the last claim,
         self._claimed_up_to: tuple[int, str] | None = None  # where it ended,
+        self._saw_all = True  # whether that was the end of the due works,
         self._next_rescan = 0.0  # and when a claim starts from the top again
+        self._next_look = 0.0  # at what is parked or held, when there is nothing to do
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -131,6 +132,8 @@ class Dispatcher:
         deadline = float("inf") if self._settings.deadline_s is None else started + self._settings.deadline_s
         heartbeat, tick = started + self._settings.lease_s / 3, started
         self._recorder.done = self._on_recorded
+        if self._settings.of_run is not None:
+            self._catalog.take_over(self._settings.of_run)
         self._workers.start(self._driver.advance)
         try:
             while not self._is_over(deadline):
@@ -142,7 +145,7 @@ class Dispatcher:
                 wake_at = min(now + _TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
-                if now >= heartbeat:
+                if now >= heartbeat and self._open:
                     self._catalog.heartbeat(self._settings.owner, self._settings.lease_s)
                     heartbeat = now + self._settings.lease_s / 3
                 if now >= tick:
@@ -223,7 +226,7 @@ class Dispatcher:
         if room <= 0:
             return
         items = self._claim(min(room, 64), now)
-        self._next_claim = now if items else now + _TICK_S
+        self._next_claim = now if items or not self._saw_all else now + _TICK_S
         for item in items:
             with self._open_lock:
                 self._open[item.work_id] += 1
@@ -233,31 +236,31 @@ class Dispatcher:
             self._begin(item)
 
     def _claim(self, limit: int, now: float) -> list[QueueItem]:
-        """Continue behind the last claim while the same groups are left out, so that the many works of a slow host are passed
-        over once and not for each claim."""
-        left_out = self._scheduler.full_groups()
-        if left_out != self._left_out or not left_out or now >= self._next_rescan:
+        """Continue behind the last claim until all due works were seen while some groups are left out, so that the many works
+        of a slow host are passed over once and not for each claim."""
+        left_out, settings = self._scheduler.full_groups(), self._settings
+        if not left_out or (self._saw_all and (left_out != self._left_out or now >= self._next_rescan)):
             self._claimed_up_to, self._left_out, self._next_rescan = None, left_out, now + _RESCAN_S
-        settings = self._settings
-        works: dict[str, Any] = {"year": settings.year, "run_id": settings.of_run, "exclude_groups": left_out}
-        items = self._catalog.claim(settings.owner, limit, settings.lease_s, **works, after=self._claimed_up_to)
-        if items:
-            self._claimed_up_to = items[-1].priority, items[-1].work_id
-        return items
+        up_to, lease_s = self._claimed_up_to, settings.lease_s
+        claimed = self._catalog.claim_behind(settings.owner, limit, lease_s, self._works, left_out, up_to)
+        self._claimed_up_to, self._saw_all = claimed.up_to, claimed.is_end
+        return claimed.items
 
     def _more_will_be_due(self, deadline: float) -> bool:
         """Whether works that are parked, or held by another process, come due before the deadline. Failed ones are not awaited:
         they have their outcome, and a later pass tries them again."""
         if self._settings.max_works is not None and len(self._started_works) >= self._settings.max_works:
             return False
-        counts = self._catalog.queue_counts(self._settings.year, self._settings.of_run)
-        if counts.queued_due:
+        now = self._clock.monotonic()
+        if now < self._next_look:
             return True
-        self._held_elsewhere = counts.leased
-        if counts.parked + counts.leased == 0:
-            return False
-        due = self._catalog.next_due(self._settings.year, self._settings.of_run)
-        return due is not None and due - self._catalog.now() < deadline - self._clock.monotonic()
+        outlook = self._catalog.outlook(self._works)
+        self._held_elsewhere, self._next_look = outlook.held, now + (_TICK_S if outlook.due else _LOOK_S)
+        if outlook.due or outlook.next_due is None:
+            return outlook.due
+        left = outlook.next_due - self._catalog.now()
+        self._next_look = min(self._next_look, now + max(left, 0.0))
+        return left < deadline - now
 
     # -- scheduling ---------------------------------------------------------------------------------------------------
 
@@ -322,10 +325,8 @@ class Dispatcher:
             state = self._pipeline.begin(work, item.progress)
         except Exception:
             fault = internal_error(item.work_id)
-        settings, record = self._settings, self._recorder.record
-        attempts = AttemptLog(
-            record, self._clock, settings.run_id, settings.owner, self._next_seq, item.work_id, item.year
-        )
+        emit, run, owner = self._recorder.record, self._settings.run_id, self._settings.owner
+        attempts = AttemptLog(emit, self._clock, run, owner, self._next_seq, item.work_id, item.year)
         task = Task(item, work, state, self._pipeline.search(work, state, attempts), attempts)
         self._place(task, fault or self._driver.advance(task, None))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, case, select
 from sqlalchemy import func as sql
 
+from resources.catalog.claims import Years, year_is
 from resources.catalog.database import Database, retry_lost_transactions
-from resources.catalog.queue import Years, year_is
 from resources.catalog.rows import (
     Artifact,
     CountUpTo,
@@ -49,11 +50,32 @@ class Queries(Database):
     ) -> Iterator[Entry]:
         """The latest outcomes by work id. `run_id`: settled by that run; `of_run`: of works that the run was to settle, whoever
         did."""
-        statement = _ENTRIES.where(*_scope(year, run_id, of_run))
+        years = year if isinstance(year, tuple) else (year,)
+        found = (self._entries(one, run_id, of_run, classification, reason) for one in dict.fromkeys(years))
+        return heapq.merge(*found, key=lambda entry: entry.work_id)
+
+    def _entries(
+        self,
+        year: int | None,
+        run_id: str | None,
+        of_run: str | None,
+        classification: Classification | None,
+        reason: Reason | None,
+    ) -> Iterator[Entry]:
+        """For each of these scopes an index has the outcomes by work id, so that a page costs the same wherever it begins."""
+        statement = _ENTRIES.where(*_scope(year, run_id, None))
+        key: ColumnElement[str] = catalog_entries.c.work_id
+        if year is not None and of_run is None:
+            statement = statement.order_by(
+                catalog_entries.c.year
+            )  # PostgreSQL does not see that it is one, if it is null
+        if of_run is not None:
+            statement = statement.join(run_works, run_works.c.work_id == catalog_entries.c.work_id)
+            statement, key = statement.where(run_works.c.run_id == of_run), run_works.c.work_id
         for column, value in (("classification", classification), ("reason", reason)):
             if value is not None:
                 statement = statement.where(catalog_entries.c[column] == str(value))
-        return map(entry_from_row, self._rows_by_pages(statement, catalog_entries.c.work_id, ""))
+        return map(entry_from_row, self._rows_by_pages(statement, key, ""))
 
     def outcome_counts(
         self, year: Years | None = None, run_id: str | None = None, *, of_run: str | None = None
