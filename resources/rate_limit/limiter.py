@@ -26,7 +26,8 @@ from resources.rate_limit.settings import Rate, RateLimitSettings
 from resources.rate_limit.stores import LimiterUnavailable, LimitStore
 
 _LEASE_S = 15.0  # a lease that is not renewed for so long is free for other processes
-_TURN_S = 2.0  # after that, a process gives the group up to one that waits for it
+_TURN_S = 2.0  # after that, and after some requests, a process gives the group up to one that waits for it
+_TURN_REQUESTS = 3
 _LEASE_RETRY_S = 0.5
 _MOST_RESOLVED = 10_000  # kinds of request whose limits are remembered
 _SLOW_FAILURE_S = 0.5  # of a store that cannot be reached
@@ -81,6 +82,7 @@ class Limiter:
         self._clock, self._root_lock = clock or SystemClock(), root_lock
         self._open: Counter[str] = Counter()
         self._turn_ends: dict[str, float] = {}  # group leased by us -> when others may have it
+        self._lease_s: dict[str, float] = {}
         self._not_before: dict[str, float] = {}  # group that we gave up -> when we may want it again
         self._resolver_rates: dict[str, Rate] = {}
         self._resolved: dict[tuple[str, str, str | None, float | None], Allowance] = {}
@@ -142,7 +144,7 @@ class Limiter:
             cap, exclusive = self._cap(allowance, began)
             if cap is not None and self._open[group] >= cap:
                 return None
-            if exclusive and not self._holds_lease(group):
+            if exclusive and not self._holds_lease(group, allowance.interval_s):
                 return _LEASE_RETRY_S
             try:
                 wait = self._spend_all(self._demands(allowance, began))
@@ -180,15 +182,16 @@ class Limiter:
         with self._lock:
             for group in self._turn_ends:
                 if self._leases is not None and self._open[group]:
-                    self._leases.lease_group(group, self._owner, _LEASE_S)
+                    self._leases.lease_group(group, self._owner, self._lease_s[group])
 
     def close(self) -> None:
         self._store.close()
         if self._root_lock is not None:
             self._root_lock.close()
 
-    def _holds_lease(self, group: str) -> bool:
-        """Whether this process holds the lease. Processes that want the same group take turns."""
+    def _holds_lease(self, group: str, interval_s: float) -> bool:
+        """Whether this process holds the lease. Processes that want the same group take turns, which are longer than the time
+        between two requests: handing the group over must not cost more than using it."""
         if self._leases is None:
             return True
         now = self._clock.monotonic()
@@ -201,9 +204,11 @@ class Limiter:
                 del self._turn_ends[group]
                 self._not_before[group] = now + 2 * _LEASE_RETRY_S
             return False
-        if now < self._not_before.get(group, 0.0) or not self._leases.lease_group(group, self._owner, _LEASE_S):
+        turn_s = max(_TURN_S, _TURN_REQUESTS * interval_s)
+        lease_s = self._lease_s[group] = _LEASE_S + turn_s - _TURN_S  # it outlasts the turn, in which nobody asks again
+        if now < self._not_before.get(group, 0.0) or not self._leases.lease_group(group, self._owner, lease_s):
             return False
-        self._turn_ends[group] = now + _TURN_S
+        self._turn_ends[group] = now + turn_s
         return True
 
     def _cap(self, allowance: Allowance, now: float) -> tuple[int | None, bool]:
