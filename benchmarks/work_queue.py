@@ -1,39 +1,57 @@
-"""The queue at size: works a second when they are put in, and how long a claim of 64 takes at a million queued works.
+"""The queue at size: works a second when they are put in, how long a claim of 64 takes in each way of claiming, before and after
+some works are finished, and what many writers at once cost.
 
-    .venv/bin/python benchmarks/work_queue.py [--works 1000000] [--catalog sqlite|postgres]
+    .venv/bin/python benchmarks/work_queue.py [--works 1000000] [--finished 100000] [--catalog sqlite|postgres] [--writers 50]
 
-`postgres` is a server of its own from the development wheel, with fsync on. Only numbers of one machine and one day compare.
+`--works 10000000` takes some 20 GB of disk. `postgres` is a server of its own from the development wheel, with fsync on. The time
+of an fsync on the same disk is measured apart: a claim has one. Only numbers of one machine and one day compare.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
 from docstokg_assets_tests.support.servers import Postgres
-from resources.catalog import Catalog, Location, NewItem
+from resources.catalog import Batch, Catalog, Finished, Location, NewItem
+from resources.records import Classification, DownloadOutcome, Reason
 
-CLAIMS = 50
+CLAIMS = 30
+COMMITS = 20  # of each writer
 RECORD = {"title": "On the growth of ice in a closed vessel", "locations": ["https://example.org/a/paper.pdf"] * 6}
+GONE = DownloadOutcome(False, None, Classification.ERROR, Reason.HTTP_4XX)
+SPREAD = 999_999_999_989  # a prime: n -> n * 7919 modulo it gives no id twice
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--works", type=int, default=1_000_000)
+    parser.add_argument("--finished", type=int, default=100_000)
     parser.add_argument("--catalog", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--writers", type=int, default=50)
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        with Catalog.open(place(options.catalog, folder, stack)) as catalog:
-            measure(catalog, options.works)
+        where = place(options.catalog, folder, stack)
+        with Catalog.open(where, min(options.writers + 2, 60)) as catalog:
+            fill(catalog, options.works)
+            print(f"an fsync  {median_ms(lambda: sync(folder)):.2f} ms")
+            measure_claims(catalog)
+            finish(catalog, options.finished)
+            print(f"after {options.finished:,} finished works")
+            measure_claims(catalog)
+            measure_writers(catalog, options.writers)
 
 
 def place(kind: str, folder: Path, stack: ExitStack) -> Location:
@@ -47,34 +65,95 @@ def place(kind: str, folder: Path, stack: ExitStack) -> Location:
 
 
 def works(first: int, last: int) -> Iterator[NewItem]:
+    """Of 25 years, every fiftieth of none."""
     for n in range(first, last):
-        year = 2000 + n % 25
-        yield NewItem(f"W{4_000_000_000 + n * 7919 % 1_000_003}", year, year, RECORD, "plan", f"host{n % 200}.org")
+        year = None if n % 50 == 0 else 2000 + n % 25
+        yield NewItem(f"W{n * 7919 % SPREAD}", year, year or 0, RECORD, "plan", f"host{n % 200}.org")
 
 
-def measure(catalog: Catalog, size: int) -> None:
-    catalog.start_run("run", "benchmark", "", {})
-    first = min(100_000, size)
-    for what, begin, end in (("enqueue", 0, first), ("more", first, size), ("again", 0, first)):
+def fill(catalog: Catalog, size: int) -> None:
+    """Nine tenths are of one run, the rest of another."""
+    for run in ("run", "small"):
+        catalog.start_run(run, "benchmark", "", {})
+    first, most = min(100_000, size), size - size // 10
+    parts = (("enqueue", 0, first, "run"), ("more", first, most, "run"), ("another", most, size, "small"))
+    for what, begin, end, run in (*parts, ("again", 0, first, "run")):
         began, cpu = time.monotonic(), time.process_time()
-        catalog.enqueue(works(begin, end), "run")
+        catalog.enqueue(works(begin, end), run)
         spent = time.monotonic() - began
-        print(f"{what:<8} {end - begin:>9,} works  {spent:6.1f} s, CPU {time.process_time() - cpu:5.1f} s")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"peak memory  {peak:.0f} MB, libraries included")
-    for name, filters in (
-        ("claim 64", {}),
-        ("claim 64 of a year", {"year": 2010}),
-        ("claim 64 of a run", {"run_id": "run"}),
-        ("claim 64, 20 groups excluded", {"exclude_groups": frozenset(f"host{n}.org" for n in range(20))}),
-    ):
-        times, cpu = [], time.process_time()
-        for _ in range(CLAIMS):
-            began = time.perf_counter()
-            assert len(catalog.claim("benchmark", 64, 600, **filters)) == 64
-            times.append(1000 * (time.perf_counter() - began))
-        cpu = 1000 * (time.process_time() - cpu) / CLAIMS
-        print(f"{name:<29} median {statistics.median(times):5.2f} ms, worst {max(times):6.2f} ms, CPU {cpu:5.2f} ms")
+        print(f"{what:<8} {end - begin:>9,} works  {spent:6.1f} s, CPU {time.process_time() - cpu:5.1f} s", flush=True)
+    assert catalog.queue_counts().total == size
+    print(f"peak memory  {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB, libraries included")
+
+
+def measure_claims(catalog: Catalog) -> None:
+    ways: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("all", {}),
+        ("a year", {"year": 2010}),
+        ("the newest year", {"year": (2024, 0)}),
+        ("a large run", {"run_id": "run"}),
+        ("a small run", {"run_id": "small"}),
+        ("without 20 groups", {"exclude_groups": frozenset(f"host{n}.org" for n in range(20))}),
+        ("without 180 groups", {"exclude_groups": frozenset(f"host{n}.org" for n in range(180))}),
+        ("nothing due", {"year": 1900}),
+    )
+    for name, filters in ways:
+        wanted = 0 if name == "nothing due" else 64
+
+        def claim(filters: dict[str, Any] = filters, wanted: int = wanted) -> None:
+            assert len(catalog.claim("benchmark", 64, 3600, **filters)) == wanted
+
+        print(f"claim of 64, {name:<19} median {median_ms(claim):6.2f} ms", flush=True)
+
+
+def finish(catalog: Catalog, count: int) -> None:
+    while count > 0 and (held := catalog.claim("worker", min(count, 1_000), 3600)):
+        catalog.commit(Batch(finished=[ended(work.work_id, work.year, "worker") for work in held]))
+        count -= len(held)
+
+
+def ended(work_id: str, year: int | None, owner: str) -> Finished:
+    return Finished(work_id, year, None, None, GONE, "run", "hash", owner)
+
+
+def measure_writers(catalog: Catalog, most: int) -> None:
+    """Commits of ten works each, by one writer and by many at once, who queue up for the numbers of their outcomes."""
+    for count in (1, most):
+        owners = [f"writer-{count}-{n}" for n in range(count)]
+        held = {owner: catalog.claim(owner, 10 * COMMITS, 3600) for owner in owners}
+        times: list[float] = []
+
+        def write(owner: str, held: dict[str, Any] = held, times: list[float] = times) -> None:
+            for n in range(COMMITS):
+                portion = [ended(work.work_id, work.year, owner) for work in held[owner][10 * n : 10 * n + 10]]
+                began = time.perf_counter()
+                assert catalog.commit(Batch(finished=portion)).lost == []
+                times.append(1000 * (time.perf_counter() - began))
+
+        threads = [threading.Thread(target=write, args=(owner,)) for owner in owners]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        rate = count * COMMITS / (time.monotonic() - began)
+        print(f"{count} writers: {rate:.0f} commits a second, each {statistics.median(times):.1f} ms in the median")
+
+
+def sync(folder: Path) -> None:
+    with (folder / "synced").open("ab") as file:
+        file.write(b"x" * 4096)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def median_ms(act: Callable[[], None]) -> float:
+    times = []
+    for _ in range(CLAIMS):
+        began = time.perf_counter()
+        act()
+        times.append(1000 * (time.perf_counter() - began))
+    return statistics.median(times)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 
 from docstokg_assets.engine.scheduler import Scheduler
-from resources.catalog.rows import QueueItem
+from resources.catalog.rows import Claimed, QueueItem
 from resources.clock import Clock
 from resources.http.breaker import Phase
 from resources.http.host_state import HostStateCache
@@ -24,14 +24,14 @@ _RESCAN_SHARE = 40.0  # a claim that takes long because it passes over many work
 
 
 class Claims:
-    """Belongs to the dispatcher's thread. `take` is `Catalog.claim` for the works of a pass and their owner."""
+    """Belongs to the dispatcher's thread. `take` is `Catalog.claim_behind` for the works of a pass and their owner."""
 
-    def __init__(
-        self, take: Callable[..., list[QueueItem]], scheduler: Scheduler, hosts: HostStateCache, clock: Clock
-    ) -> None:
+    def __init__(self, take: Callable[..., Claimed], scheduler: Scheduler, hosts: HostStateCache, clock: Clock) -> None:
         self._take, self._scheduler, self._hosts, self._clock = take, scheduler, hosts, clock
         self._passed_over: frozenset[str] = frozenset()  # groups left out since the last look at all due works
         self._up_to: tuple[int, str] | None = None  # where the last claim ended
+        self._saw_all = True  # whether that was the end of the due works
+        self._found_none = True  # since the last look at all due works
         self._rescan_at = self._rescan_soonest = 0.0
         self.next_at = 0.0  # not before: a claim is a write to the database
 
@@ -40,21 +40,24 @@ class Claims:
         broken = {self._scheduler.group_of(host) for host, phase in hosts.items() if phase is Phase.OPEN} - full
         left_out = full | broken
         let_in_again = len(self._passed_over - left_out)
-        rescans = not left_out or now >= self._rescan_at or (let_in_again > 0 and now >= self._rescan_soonest)
+        is_time = now >= self._rescan_at or (let_in_again > 0 and now >= self._rescan_soonest)
+        rescans = not left_out or (self._saw_all and is_time)
         if rescans:
-            self._up_to, self._passed_over = None, left_out
+            self._up_to, self._passed_over, self._found_none = None, left_out, True
             if left_out:  # a group that is let in again has place for a work or two, whatever it has in the catalog
                 limit = min(limit, 2 * max(1, let_in_again))
-        items = self._take(limit, exclude_groups=left_out, after=self._up_to)
+        claimed = self._take(limit, left_out=left_out, after=self._up_to)
+        items, self._up_to, self._saw_all = claimed.items, claimed.up_to, claimed.is_end
+        self._found_none = self._found_none and not items
         if rescans:
             pause = _RESCAN_SHARE * (self._clock.monotonic() - now)
             self._rescan_soonest, self._rescan_at = now + max(TICK_S, pause), now + max(_RESCAN_S, pause)
         self._passed_over |= left_out
-        if items:
-            self._up_to = items[-1].priority, items[-1].work_id
-        elif broken and rescans and (items := self._take(limit, exclude_groups=full)):
-            self._rescan_at = 0.0  # there may be more of these
-        self.next_at = now if items else now + TICK_S
+        if broken and self._saw_all and self._found_none:
+            self._found_none = False
+            if items := self._take(limit, left_out=full, after=None).items:
+                self._rescan_at = 0.0  # there may be more of these
+        self.next_at = now if items or not self._saw_all else now + TICK_S
         if Phase.HALF_OPEN in hosts.values():
             # Links that fail together often come together, so that the same few would be the probes every time.
             random.shuffle(items)

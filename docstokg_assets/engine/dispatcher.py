@@ -14,7 +14,6 @@ given back. A search that finds its host closed is parked until it opens; one wh
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections import Counter
@@ -38,6 +37,7 @@ from docstokg_assets.engine.search_state import SearchState, next_try
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
+from resources.catalog.claims import Scope
 from resources.catalog.rows import Finished, Parked, QueueItem
 from resources.clock import Clock
 from resources.http.attempts import AttemptLog
@@ -48,6 +48,7 @@ from resources.records import DownloadOutcome, Reason
 
 log = logging.getLogger(__name__)
 
+_LOOK_S = 5.0  # so often a pass that waits looks whether others have left it something
 _TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
 
@@ -64,25 +65,27 @@ class Dispatcher:
         *,
         clock: Clock,
         policies: Mapping[str, RequestPolicy],
+        next_seq: Callable[[], int],
         stop: threading.Event,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
         self._settings, self._clock, self._stop, self._on_progress = settings, clock, stop, on_progress
         self._scheduler = Scheduler(client.limiter, clock, workers=settings.workers, park_after_s=settings.park_after_s)
-        scope: dict[str, Any] = {"year": settings.year, "run_id": settings.of_run}
-        take = partial(catalog.claim, settings.owner, lease_s=settings.lease_s, **scope)
+        self._works = Scope(settings.year, settings.of_run)
+        take = partial(catalog.claim_behind, settings.owner, lease_s=settings.lease_s, scope=self._works)
         self._claims = Claims(take, self._scheduler, client.hosts, clock)
         self._workers = WorkerPool(client, settings.workers, clock)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._result = PassResult()
-        self._seq = itertools.count(1)
+        self._next_seq = next_seq  # of attempts; goes on from pass to pass
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
         self._open_lock = threading.Lock()  # the recorder's thread removes them
         self._leases = WorkLeases(catalog, settings.owner, settings.lease_s, clock)
         self._taken_over: set[str] = set()  # works under way here that another process has by now
         self._started_works: set[str] = set()  # counted only where there is a budget
         self._held_elsewhere = 0  # works that other processes were seen to hold
+        self._next_look = 0.0  # at what is parked or held, when there is nothing to do
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -91,6 +94,8 @@ class Dispatcher:
         deadline = float("inf") if self._settings.deadline_s is None else started + self._settings.deadline_s
         tick = started
         self._recorder.done = self._on_recorded
+        if self._settings.of_run is not None:
+            self._catalog.take_over(self._settings.of_run)
         self._workers.start(self._driver.advance)
         try:
             while not self._is_over(deadline):
@@ -221,14 +226,16 @@ class Dispatcher:
         they have their outcome, and a later pass tries them again."""
         if self._settings.max_works is not None and len(self._started_works) >= self._settings.max_works:
             return False
-        counts = self._catalog.queue_counts(self._settings.year, self._settings.of_run)
-        if counts.queued_due:
+        now = self._clock.monotonic()
+        if now < self._next_look:
             return True
-        self._held_elsewhere = counts.leased
-        if counts.parked + counts.leased == 0:
-            return False
-        due = self._catalog.next_due(self._settings.year, self._settings.of_run)
-        return due is not None and due - self._catalog.now() < deadline - self._clock.monotonic()
+        outlook = self._catalog.outlook(self._works)
+        self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else _LOOK_S)
+        if outlook.due or outlook.next_due is None:
+            return outlook.due
+        left = outlook.next_due - self._catalog.now()
+        self._next_look = min(self._next_look, now + max(left, 0.0))
+        return left < deadline - now
 
     # -- scheduling ---------------------------------------------------------------------------------------------------
 
@@ -302,10 +309,8 @@ class Dispatcher:
             state = self._pipeline.begin(work, item.progress)
         except Exception:
             fault = internal_error(item.work_id)
-        settings, record, seq = self._settings, self._recorder.record, self._seq
-        attempts = AttemptLog(
-            record, self._clock, settings.run_id, settings.owner, lambda: next(seq), item.work_id, item.year
-        )
+        emit, run, owner = self._recorder.record, self._settings.run_id, self._settings.owner
+        attempts = AttemptLog(emit, self._clock, run, owner, self._next_seq, item.work_id, item.year)
         task = Task(item, work, state, self._pipeline.search(work, state, attempts), attempts)
         self._place(task, fault or self._driver.advance(task, None))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from resources.catalog.queue import Years
+from resources.catalog.claims import Years
 from resources.catalog.rows import Finished
 from resources.records import Reason
 

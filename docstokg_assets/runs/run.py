@@ -84,6 +84,7 @@ class DownloadRun:
 
     def __enter__(self) -> DownloadRun:
         catalog = self.services.catalog
+        catalog.patience.end_with(self.stop)
         before = catalog.run(self.run_id)
         cut_off = before is not None and was_cut_off(catalog, before)
         if before and cut_off and run_files.lines_are_missing(catalog, self.folder, self.run_id):
@@ -185,6 +186,7 @@ class DownloadRun:
             settings,
             clock=self._clock,
             policies=self._request_policies(),
+            next_seq=self.services.next_seq,
             stop=self.stop,
             on_progress=progress,
         )

@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class Services:
     limiter: Limiter
     client: HttpClient
     owner: str
+    # numbers the attempts of this owner, in whatever run, pass or thread: a number that came again would name another attempt
+    next_seq: Callable[[], int] = field(default_factory=lambda: itertools.count(1).__next__)
 
     def driver(
         self,
@@ -47,7 +49,7 @@ class Services:
         stop: threading.Event | None = None,
     ) -> BlockingDriver:
         """A driver that sends requests in the calling thread. `record` receives the attempts; by default they are dropped."""
-        log = AttemptLog(record, SystemClock(), run_id, f"{self.owner}:source", itertools.count(1).__next__)
+        log = AttemptLog(record, SystemClock(), run_id, f"{self.owner}:source", self.next_seq)
         return BlockingDriver(self.client, log, stop or threading.Event())
 
     def export_lake(self) -> tuple[int, int]:
@@ -66,7 +68,7 @@ def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> 
     require_contact(config)
     owner, root = new_owner(), config.data_root
     with ExitStack() as stack:
-        catalog = stack.enter_context(Catalog.open(config.catalog_location))
+        catalog = stack.enter_context(Catalog.open(config.catalog_location, config.storage.pool_size))
         store, lake = config.artifacts.open(root), LakeWriter(config.lake_files())
         counted_in = limits or root / "limits.sqlite3"
         limiter = stack.enter_context(closing(Limiter.open(config.rate_limit, counted_in, leases=catalog, owner=owner)))

@@ -11,6 +11,7 @@ from docstokg_assets.engine.claims import Claims
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets_tests.support.tasks import FakeLimiter
 from resources.catalog import Catalog, NewItem
+from resources.catalog.claims import Scope
 from resources.http.host_state import HostStateCache
 
 
@@ -20,7 +21,7 @@ def test_works_of_a_host_that_is_left_alone_are_claimed_when_nothing_else_is_due
 ) -> None:
     hosts = HostStateCache(catalog, fake_clock)
     scheduler = Scheduler(FakeLimiter().as_limiter(), fake_clock, workers=4, park_after_s=60.0)
-    claims = Claims(partial(catalog.claim, "me", lease_s=600.0), scheduler, hosts, fake_clock)
+    claims = Claims(partial(catalog.claim_behind, "me", lease_s=600.0, scope=Scope()), scheduler, hosts, fake_clock)
 
     def enqueue(prefix: str) -> None:
         groups = {"a": "ill.example", "b": "well.example"}

@@ -25,7 +25,7 @@ from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services, open_services
 from resources.catalog import CatalogError
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import NewItem, QueueItem
+from resources.catalog.rows import Claimed, NewItem, QueueItem
 
 PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
 
@@ -349,15 +349,15 @@ def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
 ) -> None:
     with open_services(config_of(rate_limit__policies=FAST)) as services, DownloadRun(services) as run:
         run.store_and_enqueue([work(1, "ill.example")])
-        real, plans = services.catalog.claim, iter(["another"])
+        real, plans = services.catalog.claim_behind, iter(["another"])
 
-        def claim(*args: Any, **how: Any) -> list[QueueItem]:
-            items = real(*args, **how)
-            if items and (plan := next(plans, None)):
-                services.catalog.enqueue([NewItem("W1", 2024, 2024, items[0].record, plan, None)])
-            return items
+        def claim(*args: Any) -> Claimed:
+            claimed = real(*args)
+            if claimed.items and (plan := next(plans, None)):
+                services.catalog.enqueue([NewItem("W1", 2024, 2024, claimed.items[0].record, plan, None)])
+            return claimed
 
-        monkeypatch.setattr(services.catalog, "claim", claim)
+        monkeypatch.setattr(services.catalog, "claim_behind", claim)
         result = run.drain(run.own_works)
         tries = services.catalog.attempts_after(0, 100, run_id=run.run_id)
     assert len(tries) == 2
@@ -374,3 +374,42 @@ def test_a_url_stays_taken_for_the_whole_run_also_under_new_rules(config_of: Con
         assert run.drain(run.own_works).saved == 1
         run.store_and_enqueue([second])
         assert run.drain(run.own_works).outcomes == {"duplicate-url-global": 1}
+
+
+@pytest.mark.requirement("TRU-8")
+def test_a_pass_that_waits_for_works_of_others_writes_nothing_to_the_catalog(
+    config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = 0
+    really = Catalog._write
+
+    def counting(self: Catalog, **options: Any) -> Any:
+        nonlocal writes
+        writes += 1
+        return really(self, **options)
+
+    monkeypatch.setattr(Catalog, "_write", counting)
+    counted = []
+    with open_services(config_of()) as services:
+        for seconds in (0.5, 3.5):
+            with DownloadRun(services) as run:
+                run.store_and_enqueue([work(n, "a.example") for n in range(3)])
+                services.catalog.claim("another:1:process", 3, 3600)
+                timer, before = threading.Timer(seconds, run.stop.set), writes
+                timer.start()
+                result = run.drain(run.own_works)
+                counted.append(writes - before)
+                assert result.ended == "stopped" and result.finished == 0
+    assert counted[0] == counted[1] <= 3  # of the end of a pass; waiting longer adds none
+
+
+@pytest.mark.requirement("TRU-8")
+def test_a_group_that_is_refused_again_is_not_written(config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_services(config_of()) as services:
+        catalog = services.catalog
+        assert catalog.lease_group("arxiv", "one", 60)
+        assert not catalog.lease_group("arxiv", "two", 60)  # the wish is noted, once
+        monkeypatch.setattr(catalog, "_write", lambda **options: pytest.fail("a write"))
+        assert not catalog.lease_group("arxiv", "two", 60)
+        assert not catalog.lease_group("arxiv", "three", 60)
+        assert catalog.group_is_wanted("arxiv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -10,11 +11,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 from pydantic import SecretStr
 
 import docstokg_assets
+from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.engine.progress import Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.runs.run import DownloadRun
@@ -23,11 +26,12 @@ from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.configs import ConfigFor
 from docstokg_assets_tests.support.servers import Postgres
 from resources.catalog import Catalog, Finished, Location, NewItem
-from resources.records import AttemptRecord
+from resources.records import AttemptRecord, Reason
 
 PROJECT = Path(docstokg_assets.__file__).parents[1]
 EASY = {"bad_status": 0, "robots": 0}  # no host asks for patience
 HOUR = 3600.0
+SLOW_MACHINE_S = 15.0  # for a machine that does much else
 
 
 @pytest.mark.requirement("CAT-2")
@@ -96,6 +100,63 @@ def test_fault_39_postgres_restarts_in_the_middle_of_a_run_and_nothing_is_lost_o
         assert len(alone.attempts_after(0, 100_000)) == len(kept)
 
 
+@pytest.mark.requirement("TRU-3")
+def test_fault_52_a_run_whose_database_hangs_ends_when_it_is_told_to(
+    postgres: Postgres, postgres_catalog: SecretStr, config_for: ConfigFor, tmp_path: Path
+) -> None:
+    with Sandbox.start(tmp_path / "box", works_per_year=100, years=(2024, 2024), mix=EASY, enforce_limits=False) as box:
+        box.add_fault(host="*.example", delay=0.5)  # so that there is a middle
+        config = config_for(box, robots__enabled=False)
+        sections = sections_of(box, config)
+        sections["storage"] = {"backend": "postgres", "url": postgres_catalog.get_secret_value(), "pool_size": 2}
+        sections["workers"] = 32
+        process = start_pull(sections, tmp_path, config.data_root)
+        try:
+            held = "SELECT count(*) FROM docstokg.queue WHERE state = 'leased'"
+            with psycopg.connect(postgres.url, autocommit=True) as looking:
+                end = time.monotonic() + 60
+                while not has_rows(looking, held):
+                    assert process.poll() is None and time.monotonic() < end
+                    time.sleep(0.05)
+            postgres.freeze(True)
+            time.sleep(1)  # the fault itself: threads run into the server that hangs
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=60)
+            took = time.monotonic() - began
+        finally:
+            process.kill()
+            postgres.freeze(False)
+        assert process.returncode in (2, 130) and "Traceback" not in err, err
+        assert took < 15 + SLOW_MACHINE_S
+        with Catalog.open(postgres_catalog) as catalog:
+            assert not [entry for entry in catalog.entries() if entry.reason is Reason.INTERNAL_ERROR]
+            counts = catalog.queue_counts()
+            assert counts.total == 100 and counts.done < 100
+
+
+def has_rows(looking: psycopg.Connection[Any], sql: str) -> bool:
+    try:
+        found = looking.execute(sql).fetchone()
+    except psycopg.errors.UndefinedTable:
+        return False
+    return found is not None and found[0] > 0
+
+
+def sections_of(box: Sandbox, config: ContentDownloadConfig) -> dict[str, Any]:
+    http = {"proxy": box.proxy_url, "ca_bundle": str(box.ca_bundle), "contact_email": "tests@library-of-tests.edu"}
+    limits = config.rate_limit.model_dump(mode="json", include={"policies", "concurrency"})
+    return {"http": http, "robots": {"enabled": False}, "rate_limit": limits}
+
+
+def start_pull(sections: dict[str, Any], folder: Path, out: Path) -> subprocess.Popen[str]:
+    file = folder / "content.yaml"
+    file.write_text(yaml.safe_dump(sections))
+    command = [sys.executable, "-m", "docstokg_assets.cli", "pull", "--query", "publication_year:2024"]
+    command += ["--config", str(file), "--out", str(out)]
+    return subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 @pytest.mark.requirement("CAT-2")
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_fault_42_the_same_year_started_twice_does_each_work_once(
@@ -107,17 +168,10 @@ def test_fault_42_the_same_year_started_twice_does_each_work_once(
             secret: SecretStr = request.getfixturevalue("postgres_catalog")
             server = {"storage__backend": "postgres", "storage__url": secret.get_secret_value()}
         config = config_for(box, robots__enabled=False, **server)
-        file = tmp_path / "content.yaml"
-        http = {"proxy": box.proxy_url, "ca_bundle": str(box.ca_bundle), "contact_email": "tests@library-of-tests.edu"}
-        limits = config.rate_limit.model_dump(mode="json", include={"policies", "concurrency"})
-        sections: dict[str, Any] = {"http": http, "robots": {"enabled": False}, "rate_limit": limits}
+        sections = sections_of(box, config)
         if server:
             sections["storage"] = {"backend": "postgres", "url": server["storage__url"]}
-        file.write_text(yaml.safe_dump(sections))
-        command = [sys.executable, "-m", "docstokg_assets.cli", "pull", "--query", "publication_year:2024"]
-        command += ["--config", str(file), "--out", str(config.data_root)]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        started = [subprocess.Popen(command, cwd=PROJECT, **pipes) for _ in range(2)]
+        started = [start_pull(sections, tmp_path, config.data_root) for _ in range(2)]
         ended = [(*process.communicate(timeout=120), process.returncode) for process in started]
         assert all(code in (0, 3) and "Traceback" not in err for _, err, code in ended), ended
         with Catalog.open(config.catalog_location) as catalog:

@@ -21,6 +21,7 @@ from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.engine.passes import PassResult
 from docstokg_assets.engine.progress import Progress
+from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.runs.api import ContentOrchestrator
 from docstokg_assets.runs.run import DownloadRun
@@ -34,7 +35,7 @@ from docstokg_assets_tests.support.configs import config_for_sandbox
 from resources.artifacts.file_system import StoreError
 from resources.catalog import CatalogConnector
 from resources.processes import new_owner, process_is_gone
-from resources.records import ENDINGS, Ending
+from resources.records import ENDINGS, AttemptRecord, Ending
 
 ConfigFor = Callable[..., ContentDownloadConfig]
 WALLS = {"cookie": "blocked-cookie", "captcha": "blocked-waf", "login": "blocked-login", "pow": "blocked-pow"}
@@ -343,6 +344,35 @@ def test_works_of_a_process_that_has_ended_are_taken_over_at_once(box: Sandbox, 
         assert len(services.catalog.claim(dead, 5, 3600)) == 5
         with DownloadRun(services) as again:
             assert again.drain(WorkScope(2024)).finished == 5
+
+
+@pytest.mark.requirement("TRU-8")
+def test_fault_62_two_passes_of_a_run_keep_all_attempts(
+    box: Sandbox, config_for: ConfigFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[AttemptRecord] = []
+    record = Recorder.record
+
+    def note(self: Recorder, event: Any) -> None:
+        if isinstance(event, AttemptRecord):
+            told.append(event)
+        record(self, event)
+
+    monkeypatch.setattr(Recorder, "record", note)
+    config = config_for(box, openalex__max_works=6)
+    with open_services(config) as services:
+        with DownloadRun(services) as run:
+            run.store_and_enqueue(run.collect("publication_year:2024"))
+            passes = [run.drain(run.own_works, max_works=2), run.drain(run.own_works)]
+            services.catalog.reopen([entry.work_id for entry in services.catalog.entries()])
+            passes.append(run.drain(run.own_works))
+        with DownloadRun(services, run.run_id) as again:  # the same run once more, with its source
+            list(again.collect("publication_year:2024"))
+        kept = services.catalog.attempts_after(0, 100_000)
+    assert all(each.finished and each.requests for each in passes[:2]) and passes[2].finished == 6
+    keys = [(each.run_id, each.worker_id, each.seq) for each in told]
+    assert len(set(keys)) == len(keys)
+    assert sorted((a.record.run_id, a.record.worker_id, a.record.seq) for a in kept) == sorted(keys)
 
 
 @pytest.mark.requirement("CFG-5")

@@ -173,7 +173,7 @@ class Catalog(Queue, Hosts, Spending, Exports, Names, Queries):
     @retry_lost_transactions
     def slice_to(self, path: Path, run_id: str) -> None:
         """Write what belongs to one run as a catalog file of its own, which appears only when it is whole."""
-        with self._read() as source:
+        with self._read(slow=True) as source:
             self._need_run(source, run_id)
             write_slice(source, path, run_id)
 
@@ -192,7 +192,8 @@ def _plans_of_held(connection: Connection, items: Sequence[Finished | Parked]) -
     statement = select(queue.c.work_id, queue.c.lease_owner, queue.c.plan_hash).where(
         queue.c.state == "leased", queue.c.work_id.in_([item.work_id for item in items])
     )
-    statement = statement.with_for_update()  # an expired lease is not taken over while its work is being settled
+    # By id, as everywhere (see queue.py). An expired lease is not taken over while its work is being settled.
+    statement = statement.order_by(queue.c.work_id).with_for_update()
     return {(row.work_id, row.lease_owner): row.plan_hash for row in connection.execute(statement)}
 
 

@@ -10,7 +10,6 @@ import functools
 import itertools
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -21,12 +20,20 @@ from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Connection, Engine, Float, RowMapping, Select, Table, inspect, select, text
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from resources.catalog.engines import postgres_engine, postgres_name, postgres_url, sqlite_engine
+from resources.catalog.engines import (
+    POSTGRES_SETTINGS,
+    postgres_engine,
+    postgres_name,
+    postgres_url,
+    sqlite_engine,
+)
 from resources.catalog.errors import POSTGRES_SCHEMA, CatalogError, TransactionLost, is_lost, translate_catalog_errors
 from resources.catalog.migrations import NewerCatalog, mark_as_new, migrate
+from resources.catalog.patience import POOL_SIZE, SLOW_ANSWER_S, Patience
 from resources.catalog.schema import meta, metadata
 from resources.mounts import refuse_network_filesystem
 from resources.records import CATALOG_SCHEMA_VERSION
@@ -37,7 +44,10 @@ Location = Path | SecretStr  # a SQLite file, or the URL of a PostgreSQL databas
 PATIENCE_S = 60.0
 _PORTION = 5_000  # of one transaction: so many that its sync hardly counts, so few that nobody waits long behind it
 _PAGE = 1_000
+_MIGRATING_S = 600.0  # so long whoever opens a catalog waits for another one who migrates it
 _OPENING = 0x646F6374  # the advisory lock of those who open
+_SETTINGS = text(f"SELECT {POSTGRES_SETTINGS}")
+_NUMBER_AND_SETTINGS = text(f"SELECT pg_current_xact_id()::text, {POSTGRES_SETTINGS}")
 _NEVER_GIVEN_OUT = "22023"  # said of a transaction of which a server that crashed has kept nothing, not even its number
 
 
@@ -86,36 +96,27 @@ D = TypeVar("D", bound="Database")
 
 def retry_lost_transactions(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
     """For a method that is one transaction: when the transaction is lost, it is done again from its start, for up to PATIENCE_S
-    seconds. So a server may be restarted in the middle of a run."""
+    seconds. So a server may be restarted, or hang for a while, in the middle of a run."""
 
     @functools.wraps(method)
     def call(self: D, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        for _ in _patience():
+        for _ in self.patience.tries(PATIENCE_S):
             try:
                 return method(self, *args, **kwargs)
             except TransactionLost as error:
-                log.warning("%s It is tried again for up to %.0f s.", error, PATIENCE_S)
-        return method(self, *args, **kwargs)
+                if not self.patience.is_short():
+                    log.warning("%s It is tried again for up to %.0f s.", error, PATIENCE_S)
+                lost = error
+        raise lost
 
     return call
-
-
-def _patience() -> Iterator[None]:
-    """At once, then again and again after pauses, until there is no time left."""
-    end = time.monotonic() + PATIENCE_S
-    yield
-    for pause in itertools.chain((0.1, 0.2, 0.5, 1.0), itertools.repeat(2.0)):
-        if time.monotonic() + pause > end:
-            return
-        time.sleep(pause)
-        yield
 
 
 class Database:
     """An open catalog database. Safe to use from several threads, and together with other processes."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
-        self.name = name
+    def __init__(self, engine: Engine, name: str, patience: Patience) -> None:
+        self.name, self.patience = name, patience
         self._engine = engine
         self._in_file = engine.dialect.name == "sqlite"
         # a transaction of several statements sees one state of SQLite in any case
@@ -125,16 +126,20 @@ class Database:
         self._one_writer: AbstractContextManager[object] = threading.Lock() if self._in_file else nullcontext()
 
     @classmethod
-    def open(cls, location: Location) -> Self:
-        """Open the catalog; create it, and the folders above a file, when it is not there yet; migrate one that is older."""
+    def open(cls, location: Location, pool_size: int = POOL_SIZE) -> Self:
+        """Open the catalog; create it, and the folders above a file, when it is not there yet; migrate one that is older.
+
+        It has at most `pool_size` connections. Threads that want more wait for one to come free, as long as that takes.
+        """
+        patience = Patience()
         if isinstance(location, Path):
             refuse_network_filesystem(location)
             with translate_catalog_errors(str(location)):
                 location.parent.mkdir(parents=True, exist_ok=True)
-            database = cls(sqlite_engine(location), str(location))
+            database = cls(sqlite_engine(location, pool_size), str(location), patience)
         else:
             url = postgres_url(location)
-            database = cls(postgres_engine(url), postgres_name(url))
+            database = cls(postgres_engine(url, pool_size, patience), postgres_name(url), patience)
         try:
             database._prepare()
         except BaseException:
@@ -160,9 +165,9 @@ class Database:
             return now_of(connection)
 
     @retry_lost_transactions
-    def _rows(self, statement: Select[Any]) -> Sequence[RowMapping]:
+    def _rows(self, statement: Select[Any], *, slow: bool = False) -> Sequence[RowMapping]:
         """The result of one query, as a transaction of its own."""
-        with self._read() as connection:
+        with self._read(slow=slow) as connection:
             return connection.execute(statement).mappings().all()
 
     def _rows_by_portions(
@@ -182,35 +187,62 @@ class Database:
             after = page[-1][key.name]
 
     @contextmanager
-    def _read(self) -> Iterator[Connection]:
-        """One consistent view of the database."""
-        with translate_catalog_errors(self.name), self._reader.begin() as connection:
+    def _read(self, *, slow: bool = False) -> Iterator[Connection]:
+        """One consistent view of the database. `slow`: for questions over whole tables."""
+        with (
+            translate_catalog_errors(self.name),
+            self._connection(self._reader, slow=slow) as connection,
+            connection.begin(),
+        ):
+            if not self._in_file:
+                connection.execute(_SETTINGS)
             yield connection
 
     @contextmanager
-    def _write(self) -> Iterator[Connection]:
+    def _write(self, *, slow: bool = False) -> Iterator[Connection]:
         """All of what is done inside, or nothing; durable when left without error."""
-        with (
-            translate_catalog_errors(self.name),
-            self._one_writer,
-            self._writer.connect() as connection,
-            connection.begin() as change,
-        ):
-            number = None if self._in_file else connection.scalar(text("SELECT pg_current_xact_id()::text"))
-            yield connection
+        number, complete = None, False
+        with translate_catalog_errors(self.name), self._one_writer:
             try:
-                change.commit()
-            except DBAPIError as error:
-                if number is None or not is_lost(error) or not self._was_committed(number):
+                with self._connection(self._writer, slow=slow) as connection, connection.begin():
+                    number = None if self._in_file else connection.execute(_NUMBER_AND_SETTINGS).scalar_one()
+                    yield connection
+                    complete = True
+            except DBAPIError as error:  # its connection is free again: the question needs one
+                if number is None or not complete or not is_lost(error) or not self._was_committed(number):
                     raise
+
+    @contextmanager
+    def _connection(self, engine: Engine, *, slow: bool = False) -> Iterator[Connection]:
+        """A connection of the pool. That there is none is no error, however long it takes: who waits holds back the others."""
+        while True:
+            try:
+                connection = engine.connect()
+                break
+            except PoolTimeout:
+                if self.patience.is_over():
+                    raise TransactionLost(
+                        f"the catalog {self.name} has not answered until the end of the run."
+                    ) from None
+        with connection:
+            if slow and not self._in_file:
+                driver = connection.connection.driver_connection
+                assert driver is not None
+                driver.answer_s = SLOW_ANSWER_S
+                try:
+                    yield connection
+                finally:
+                    driver.answer_s = None
+            else:
+                yield connection
 
     def _was_committed(self, number: str) -> bool:
         """Whether a transaction is durable although the answer to its COMMIT was lost. Whoever did it again would find his works
         settled, and take them for lost, or claim others and forget the first ones."""
         question = text("SELECT pg_xact_status(CAST(:number AS xid8))")
-        for _ in _patience():
+        for _ in self.patience.tries(PATIENCE_S):
             try:
-                with self._engine.connect() as connection:
+                with self._connection(self._engine) as connection:
                     status = connection.scalar(question, {"number": number})
             except DBAPIError as error:
                 if getattr(error.orig, "sqlstate", None) == _NEVER_GIVEN_OUT:
@@ -225,7 +257,7 @@ class Database:
     def _prepare(self) -> None:
         """Create the tables in an empty database, migrate older ones; refuse what is not ours or of another version. Whoever
         opens at the same time waits."""
-        with self._write() as connection:
+        with self._write(slow=True) as connection:
             tables = self._tables_alone(connection)
             if not tables:
                 create_tables(connection)
@@ -249,6 +281,7 @@ class Database:
         """The tables that are there; nobody else makes or migrates any until this transaction ends."""
         if self._in_file:
             return inspect(connection).get_table_names()  # a write transaction is alone by itself
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_MIGRATING_S:.0f}s'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _OPENING})
         if not inspect(connection).has_schema(POSTGRES_SCHEMA):
             connection.execute(text(f"CREATE SCHEMA {POSTGRES_SCHEMA}"))

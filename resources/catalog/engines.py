@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sqlite3
 import time
 from pathlib import Path
@@ -13,18 +12,21 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from resources.catalog.errors import POSTGRES_SCHEMA, CatalogError
+from resources.catalog.patience import POOL_SIZE, Patience
 
 if TYPE_CHECKING:
-    import psycopg
+    from resources.catalog.postgres_connection import CatalogConnection
 
 BUSY_TIMEOUT_S = 30.0
-# in seconds, the last in milliseconds
-_NOTICE_DEAD_WIRES = {
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
+_POOL_WAIT_S = 0.5  # then whoever waits for a connection looks whether he still may; see Database
+# For the transaction that begins, not for the session: a pooler may give the next transaction another session.
+_FOR_TRANSACTION = {
+    "search_path": POSTGRES_SCHEMA,
+    "synchronous_commit": "on",
+    "lock_timeout": f"{BUSY_TIMEOUT_S:.0f}s",
+    "idle_in_transaction_session_timeout": "60s",  # a client that hangs gives back what it locked
 }
+POSTGRES_SETTINGS = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _FOR_TRANSACTION.items())
 
 
 def postgres_url(location: SecretStr) -> URL:
@@ -39,42 +41,25 @@ def postgres_name(url: URL) -> str:
     return f"postgresql://{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
 
 
-def postgres_engine(url: URL) -> Engine:
-    engine = create_engine(
-        url,
-        connect_args={"connect_timeout": 10, "application_name": "docstokg-catalog", **_NOTICE_DEAD_WIRES},
-        pool_use_lifo=True,
-    )
-    settings = {
-        "search_path": POSTGRES_SCHEMA,
-        "synchronous_commit": "on",
-        "lock_timeout": f"{BUSY_TIMEOUT_S:.0f}s",
-        "idle_in_transaction_session_timeout": "60s",  # a client that hangs gives back what it locked
-    }
+def postgres_engine(url: URL, pool_size: int, patience: Patience) -> Engine:
+    """An engine with at most `pool_size` connections, whose waits for answers end as `patience` says."""
+    from resources.catalog.postgres_connection import connect
 
-    @event.listens_for(engine, "connect")
-    def configure(connection: psycopg.Connection[Any], record: object) -> None:
-        for name, value in settings.items():
-            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
-        connection.commit()
-        connection.adapters.register_dumper(str, _without_nul())
+    engine = create_engine(url, **_pool(pool_size))
+
+    @event.listens_for(engine, "do_connect")
+    def open_connection(dialect: object, record: object, arguments: Any, parameters: Any) -> CatalogConnection:
+        return connect(patience, **parameters)
 
     return engine
 
 
-@functools.cache
-def _without_nul() -> type[psycopg.adapt.Dumper]:
-    """PostgreSQL's text has no NUL; a title out there may have one, and must not cost a run."""
-    from psycopg.types.string import StrDumper
-
-    class Dumper(StrDumper):
-        def dump(self, obj: str) -> Any:
-            return super().dump(obj.replace("\0", "\ufffd") if "\0" in obj else obj)
-
-    return Dumper
+def _pool(size: int) -> dict[str, Any]:
+    """The connection used last has the warm cache."""
+    return {"pool_size": size, "max_overflow": 0, "pool_timeout": _POOL_WAIT_S, "pool_use_lifo": True}
 
 
-def sqlite_engine(path: Path, *, shared: bool = True) -> Engine:
+def sqlite_engine(path: Path, pool_size: int = POOL_SIZE, *, shared: bool = True) -> Engine:
     """An engine whose write transactions take the lock when they begin, and so never fail half-way for want of it.
 
     One that is not `shared` writes a file that nobody else sees yet and whose making durable is the caller's business.
@@ -82,7 +67,7 @@ def sqlite_engine(path: Path, *, shared: bool = True) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
-        pool_use_lifo=True,  # the connection used last has the warm cache
+        **_pool(pool_size),
     )
 
     @event.listens_for(engine, "connect")

@@ -24,10 +24,12 @@ class CatalogFull(CatalogError):
 
 
 class TransactionLost(CatalogError):
-    """The server went away, or sacrificed the transaction to another one. Nothing of it was kept; it may be done again."""
+    """The server went away or did not answer, or sacrificed the transaction to another one. Nothing of it was kept; it may be
+    done again."""
 
 
-_SACRIFICED = frozenset({"40001", "40P01"})  # serialization failure, deadlock
+# serialization failure, deadlock, a lock that did not come free in time, this client hung within a transaction
+_SACRIFICED = frozenset({"40001", "40P01", "55P03", "25P03"})
 _DISK_FULL = "53100"
 _GOING_AWAY = frozenset({"57P01", "57P02", "57P03"})  # shut down, crashed, starting up
 

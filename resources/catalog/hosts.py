@@ -11,7 +11,7 @@ from resources.catalog.database import Database, insert_missing, now_of, retry_l
 from resources.catalog.rows import HostClosure, RobotsRow
 from resources.catalog.schema import group_leases, hosts
 
-_WISH_S = 3.0
+_WISH_S = 15.0  # a wish is repeated after that, by whoever still has it
 
 
 class Hosts(Database):
@@ -66,7 +66,13 @@ class Hosts(Database):
 
     @retry_lost_transactions
     def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
-        """Whether `owner` may now ask the hosts of `group` alone, for `ttl_s` seconds; asking again renews it."""
+        """Whether `owner` may now ask the hosts of `group` alone, for `ttl_s` seconds; asking again renews it. A refusal is
+        a write only when nobody's wish is known: many may ask in vain, twice a second."""
+        with self._read() as connection:
+            now = now_of(connection)
+            row = connection.execute(select(group_leases).where(group_leases.c.grp == group)).first()
+            if row is not None and row.owner != owner and row.until >= now and row.wanted_until > now:
+                return False
         with self._write() as connection:
             now = now_of(connection)
             free = or_(group_leases.c.owner == owner, group_leases.c.until < now)

@@ -40,7 +40,7 @@ class Names(Database):
     def named_files(self) -> Iterator[str]:
         """The path of every file that a row names, some more than once; also what is kept for a work whose search still waits.
         Rows come a page at a time."""
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             yield from _paths(connection, NamesMark(0, 0))
             kept = select(queue.c.progress).where(queue.c.progress.like('%"html":{%'))
             for progress in connection.execute(kept, execution_options={"yield_per": _PAGE}).scalars():

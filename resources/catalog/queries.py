@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, case, select
 from sqlalchemy import func as sql
 
+from resources.catalog.claims import Years, year_is
 from resources.catalog.database import Database, retry_lost_transactions
-from resources.catalog.queue import Years, year_is
 from resources.catalog.rows import (
     Artifact,
     CountUpTo,
@@ -48,11 +49,32 @@ class Queries(Database):
     ) -> Iterator[Entry]:
         """The latest outcomes by work id. `run_id`: settled by that run; `of_run`: of works that the run was to settle, whoever
         did."""
-        statement = _ENTRIES.where(*_scope(year, run_id, of_run))
+        years = year if isinstance(year, tuple) else (year,)
+        found = (self._entries(one, run_id, of_run, classification, reason) for one in dict.fromkeys(years))
+        return heapq.merge(*found, key=lambda entry: entry.work_id)
+
+    def _entries(
+        self,
+        year: int | None,
+        run_id: str | None,
+        of_run: str | None,
+        classification: Classification | None,
+        reason: Reason | None,
+    ) -> Iterator[Entry]:
+        """For each of these scopes an index has the outcomes by work id, so that a page costs the same wherever it begins."""
+        statement = _ENTRIES.where(*_scope(year, run_id, None))
+        key: ColumnElement[str] = catalog_entries.c.work_id
+        if year is not None and of_run is None:
+            statement = statement.order_by(
+                catalog_entries.c.year
+            )  # PostgreSQL does not see that it is one, if it is null
+        if of_run is not None:
+            statement = statement.join(run_works, run_works.c.work_id == catalog_entries.c.work_id)
+            statement, key = statement.where(run_works.c.run_id == of_run), run_works.c.work_id
         for column, value in (("classification", classification), ("reason", reason)):
             if value is not None:
                 statement = statement.where(catalog_entries.c[column] == str(value))
-        return map(entry_from_row, self._rows_by_pages(statement, catalog_entries.c.work_id, ""))
+        return map(entry_from_row, self._rows_by_pages(statement, key, ""))
 
     def outcome_counts(
         self, year: Years | None = None, run_id: str | None = None, *, of_run: str | None = None
@@ -68,7 +90,9 @@ class Queries(Database):
                 Kind(row["kind"]) if row["kind"] else None,
                 row["count"],
             )
-            for row in self._rows(statement.order_by(sql.count().desc(), *(kind.nulls_first() for kind in kinds)))
+            for row in self._rows(
+                statement.order_by(sql.count().desc(), *(kind.nulls_first() for kind in kinds)), slow=True
+            )
         ]
 
     def latest_files(self, run_id: str, limit: int) -> list[Entry]:
@@ -91,7 +115,7 @@ class Queries(Database):
 
     def _counted(self, run_id: str, table: Table, columns: Sequence[ColumnElement[Any]]) -> list[dict[str, Any]]:
         statement = select(*columns, sql.count().label("n")).where(table.c.run_id == run_id)
-        return [dict(row) for row in self._rows(statement.group_by(*columns).order_by(*columns))]
+        return [dict(row) for row in self._rows(statement.group_by(*columns).order_by(*columns), slow=True)]
 
     @retry_lost_transactions
     def counted_up_to(self, year: int | None, attempt: int, revision: int) -> tuple[CountUpTo, CountUpTo]:
@@ -100,7 +124,7 @@ class Queries(Database):
         if year is not None:
             tried = tried.where(year_is(attempts.c.year, year))
             ended = ended.where(year_is(catalog_entries.c.year, year))
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             some = (tried.where(attempts.c.id <= attempt), ended.where(catalog_entries.c.revision <= revision))
             first, second = (
                 CountUpTo(connection.scalar(part) or 0, connection.scalar(whole) or 0)
@@ -163,7 +187,7 @@ class Queries(Database):
     def attempts_with(self, key: str, status: Status) -> Iterator[AttemptRecord]:
         """The attempts of this status whose `extra` has something under `key`, in their order. Reads all attempts."""
         found = select(attempts).where(attempts.c.status == str(status), attempts.c.extra.like(f'%"{key}":%'))
-        with self._read() as connection:
+        with self._read(slow=True) as connection:
             for row in connection.execute(found.order_by(attempts.c.id)).mappings():
                 yield attempt_from_row(row).record
 

@@ -76,6 +76,12 @@ class QueueCounts(NamedTuple):
     done: int
 
 
+class Claimed(NamedTuple):
+    items: list[QueueItem]
+    up_to: tuple[int, str] | None  # (priority, work) where the walk over ready works ended,
+    is_end: bool  # and whether there were no more
+
+
 class DueWorks(NamedTuple):
     year: int | None
     works: int

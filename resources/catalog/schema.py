@@ -88,6 +88,7 @@ queue = Table(
     Column("lease_until", Float),
     Column("wait_reason", Text),
     Column("updated_at", Float, nullable=False),
+    Column("run_id", Text),  # the last run that queued it or took it over; all runs that wanted it are in run_works
 )
 
 
@@ -97,7 +98,10 @@ def _partial(name: str, where: TextClause, *columns: ColumnElement[Any]) -> None
 
 _partial("queue_ready", READY, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
 _partial("queue_ready_year", READY, queue.c.year, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
-_partial("queue_waiting", WAITING, queue.c.not_before, queue.c.year)
+_partial("queue_ready_run", READY, queue.c.run_id, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
+_partial("queue_waiting", WAITING, queue.c.state, queue.c.not_before, queue.c.year)
+_partial("queue_waiting_year", WAITING, queue.c.year, queue.c.state, queue.c.not_before)
+_partial("queue_waiting_run", WAITING, queue.c.run_id, queue.c.state, queue.c.not_before)
 _partial("queue_leased", LEASED, queue.c.lease_until, queue.c.lease_owner, queue.c.year)
 Index("queue_counts", queue.c.year, queue.c.state, queue.c.not_before, queue.c.lease_until)
 
@@ -145,6 +149,8 @@ catalog_entries = table(
     OUTCOMES,
     Index("entries_year", "year", "classification", "reason", "kind"),
     Index("entries_run", "run_id", "classification", "reason", "kind"),
+    Index("entries_year_work", "year", "work_id"),
+    Index("entries_run_work", "run_id", "work_id"),
     name="catalog_entries",
 )
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from resources.catalog.patience import POOL_SIZE
 from resources.settings import Section
 
 _POSTGRES = re.compile(r"postgres(ql)?(\+psycopg)?://(\S+@)?[^\s:/@]*(:\d+)?(/\S*)?$")
@@ -23,6 +24,13 @@ class StorageSettings(Section):
     )
     url: SecretStr | None = Field(
         None, description="for backend `postgres`: postgresql://user:password@host:5432/database"
+    )
+
+    pool_size: int = Field(
+        POOL_SIZE,
+        ge=2,
+        le=100,
+        description="most connections of a process to its catalog; threads that find none free wait for one",
     )
 
     @model_validator(mode="after")

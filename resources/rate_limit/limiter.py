@@ -34,7 +34,8 @@ _LEASE_S = 15.0  # a lease that is not renewed for so long is free for other pro
 _KEEP_S = 3.0  # so often the leases of requests under way are renewed
 _UNUSED_S = 8.0  # a lease that is not needed for so long after its turn is given up, before it runs out
 _FRESH_S = 1.0  # so long a token or a lease counts without being checked again
-_TURN_S = 2.0  # after that, a process gives the group up to one that waits for it
+_TURN_S = 2.0  # after that, and after some requests, a process gives the group up to one that waits for it
+_TURN_REQUESTS = 3
 _LEASE_RETRY_S = 0.5
 _MOST_RESOLVED = 10_000  # kinds of request whose limits are remembered
 _SLOW_FAILURE_S = 0.5  # of a store that cannot be reached
@@ -96,6 +97,7 @@ class Limiter:
         self._open: Counter[str] = Counter()
         self._turn_ends: dict[str, float] = {}  # group leased by us -> when others may have it
         self._leased_at: dict[str, Moment] = {}  # and when we last knew that it is
+        self._lease_s: dict[str, float] = {}  # for how long: it outlasts the turn, in which nobody asks again
         self._not_before: dict[str, float] = {}  # group that we gave up -> when we may want it again
         self._resolver_rates: dict[str, Rate] = {}
         self._resolved: dict[tuple[str, str, str | None, float | None], Allowance] = {}
@@ -160,7 +162,7 @@ class Limiter:
             cap, exclusive = self._cap(allowance, began)
             if cap is not None and self._open[group] >= cap:
                 return None
-            if exclusive and not self._holds_lease(group):
+            if exclusive and not self._holds_lease(group, allowance.interval_s):
                 return _LEASE_RETRY_S
             try:
                 wait = self._spend_all(self._demands(allowance, began))
@@ -256,7 +258,7 @@ class Limiter:
     def _renew(self, group: str) -> bool:
         assert self._leases is not None
         asked = Moment.now(self._clock)
-        if self._leases.lease_group(group, self._owner, _LEASE_S):
+        if self._leases.lease_group(group, self._owner, self._lease_s.get(group, _LEASE_S)):
             self._leased_at[group] = asked
             return True
         if group in self._turn_ends:  # it ran out, and is another process's now
@@ -273,8 +275,9 @@ class Limiter:
         self._leased_at.pop(group, None)
         self.on_given_up(group)
 
-    def _holds_lease(self, group: str) -> bool:
-        """Whether this process holds the lease. Processes that want the same group take turns."""
+    def _holds_lease(self, group: str, interval_s: float) -> bool:
+        """Whether this process holds the lease. Processes that want the same group take turns, which are longer than the time
+        between two requests: handing the group over must not cost more than using it."""
         if self._leases is None:
             return True
         now = self._clock.monotonic()
@@ -286,9 +289,11 @@ class Limiter:
                 self._give_up(group)
                 self._not_before[group] = now + 2 * _LEASE_RETRY_S
             return False
+        turn_s = max(_TURN_S, _TURN_REQUESTS * interval_s)
+        self._lease_s[group] = _LEASE_S + turn_s - _TURN_S
         if now < self._not_before.get(group, 0.0) or not self._renew(group):
             return False
-        self._turn_ends[group] = now + _TURN_S
+        self._turn_ends[group] = now + turn_s
         if self._keeper is None:
             self._keeper = threading.Thread(target=self._keep_leases_until_closed, name="group-leases", daemon=True)
             self._keeper.start()

@@ -22,11 +22,12 @@ from docstokg_assets.runs.resume import Selection, force
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services
 from resources.catalog.catalog import Catalog
-from resources.catalog.queue import Years
+from resources.catalog.claims import Years
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 from resources.records import Classification
 
 _LINE_EVERY_S = 10.0
+_WRITE_EVERY_S = 10.0  # to the catalog, while nothing changes
 _DEADLINE_S = 6 * 3600.0  # well before Dagster's own limit, so that what was done is exported and measured
 
 
@@ -105,7 +106,8 @@ class _ProgressReporter:
         self._context, self._catalog, self._year = context, catalog, year
         counts = catalog.queue_counts(years)
         self._total, self._done_before, self._saved_before = counts.total, counts.done, _saved(catalog, years)
-        self._began = self._last_line = time.monotonic()
+        self._began = self._last_line = self._last_write = time.monotonic()
+        self._last_counts: tuple[int, ...] = ()
 
     def report(self, progress: Progress) -> None:
         now = time.monotonic()
@@ -122,7 +124,10 @@ class _ProgressReporter:
             "waiting": [asdict(waiting) for waiting in progress.waiting],
             "works_per_s": round(speed, 2),
         }
-        self._catalog.report_progress(self._context.run.run_id, state)
+        counts = (progress.finished, progress.saved, progress.later, progress.open)
+        if counts != self._last_counts or now - self._last_write >= _WRITE_EVERY_S:
+            self._last_counts, self._last_write = counts, now
+            self._catalog.report_progress(self._context.run.run_id, state)
         if now - self._last_line >= _LINE_EVERY_S:
             self._last_line = now
             waiting = waiting_text(progress.waiting, most=3)

@@ -22,6 +22,7 @@ from resources.catalog import (
     ParkedGroup,
     QueueCounts,
 )
+from resources.catalog.claims import Scope
 from resources.records import Classification, DownloadOutcome, Kind, Reason
 
 EXPIRED = -1.0  # a lease that has ended when it begins
@@ -129,10 +130,8 @@ def test_a_claim_keeps_to_a_year_and_year_zero_means_none(catalog: Catalog) -> N
     assert claimed(catalog, year=0) == ["W3"]
 
 
-@pytest.mark.parametrize("small_run", [0, 5_000])
 @pytest.mark.requirement("CAT-2")
-def test_a_claim_keeps_to_the_works_of_a_run(catalog: Catalog, small_run: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resources.catalog.queue._SMALL_RUN", small_run)
+def test_a_claim_keeps_to_the_works_of_a_run(catalog: Catalog) -> None:
     catalog.start_run("run", "pull", "hash", {})
     catalog.enqueue([item("W1"), item("W2"), item("W3")])
     assert catalog.enqueue([item("W1", plan="p1"), item("W3"), item("W4")], "run") == Enqueued(new=1, unchanged=2)
@@ -140,6 +139,41 @@ def test_a_claim_keeps_to_the_works_of_a_run(catalog: Catalog, small_run: int, m
     assert claimed(catalog, run_id="run") == ["W4"]
     assert claimed(catalog, run_id="other") == []
     assert catalog.queue_counts(run_id="run").leased == 3
+
+
+@pytest.mark.requirement("TRU-8")
+def test_works_of_two_runs_are_claimed_by_the_later_one_until_the_other_takes_them_over(catalog: Catalog) -> None:
+    for run in ("first", "second"):
+        catalog.start_run(run, "pull", "hash", {})
+    catalog.enqueue([item("W1"), item("W2")], "first")
+    catalog.enqueue([item("W2"), item("W3")], "second")
+    assert claimed(catalog, run_id="first") == ["W1"]
+    assert catalog.take_over("first") == 1
+    assert catalog.take_over("first") == 0
+    assert claimed(catalog, run_id="second") == ["W3"]
+    assert claimed(catalog, run_id="first") == ["W2"]
+
+
+@pytest.mark.requirement("TRU-8")
+def test_a_claim_of_two_years_is_in_the_order_of_both(catalog: Catalog) -> None:
+    catalog.enqueue([NewItem(f"W{n}", None if n % 2 else 2024, n, {}, "p") for n in range(10)])
+    assert claimed(catalog, 4, year=(2024, 0)) == ["W9", "W8", "W7", "W6"]
+    assert claimed(catalog, 9, year=(2024, 0)) == ["W5", "W4", "W3", "W2", "W1", "W0"]
+
+
+@pytest.mark.requirement("TRU-8")
+def test_a_claim_walks_over_so_many_works_of_others_and_the_next_one_goes_on(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resources.catalog.claims.WINDOW", 2)
+    monkeypatch.setattr("resources.catalog.claims.MOST_WALKED", 5)
+    catalog.enqueue([item(f"W{n}", group="slow" if n < 8 else "quick") for n in range(10)])
+    first = catalog.claim_behind("me", 5, 60, Scope(2024), {"slow"}, None)
+    assert (first.items, first.up_to, first.is_end) == ([], (2024, "W4"), False)
+    second = catalog.claim_behind("me", 5, 60, Scope(2024), {"slow"}, first.up_to)
+    assert [work.work_id for work in second.items] == ["W8", "W9"]
+    third = catalog.claim_behind("me", 5, 60, Scope(2024), {"slow"}, second.up_to)
+    assert (third.items, third.is_end) == ([], True)
 
 
 def test_works_cannot_belong_to_a_run_that_was_not_started(catalog: Catalog) -> None:

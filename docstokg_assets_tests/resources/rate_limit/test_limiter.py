@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -402,6 +403,25 @@ def test_a_group_that_is_not_needed_any_more_is_given_up_before_its_lease_runs_o
     one.leave(allowance)
     one.keep_leases()
     assert closed == ["arxiv"] and other.enter(allowance) == 0.0
+
+
+@pytest.mark.requirement("TRU-8")
+def test_a_turn_of_a_slow_group_lasts_for_several_requests(
+    make: Callable[..., Limiter], catalog: Catalog, clock: FakeClock
+) -> None:
+    shared = {"leases": catalog, "policies": {"arxiv.org": "0.1/second"}}
+    limiters = [make("sqlite", owner=owner, **shared) for owner in ("one", "other")]
+    allowance = limiters[0].policy_for("arxiv.org", "artifact")
+    served: list[int] = []
+    for _ in range(1_200):
+        clock.now += 0.25
+        for number, limiter in enumerate(limiters):
+            if limiter.enter(allowance) == 0.0:
+                served.append(number)
+                limiter.leave(allowance)
+    handed_over = sum(a != b for a, b in itertools.pairwise(served))
+    assert set(served) == {0, 1} and len(served) > 20
+    assert handed_over <= len(served) / 2
 
 
 def test_stores_of_one_file_share_their_state(tmp_path: Path, clock: FakeClock) -> None:
