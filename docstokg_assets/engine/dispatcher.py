@@ -90,9 +90,8 @@ class Dispatcher:
     # -- the pass -----------------------------------------------------------------------------------------------------
 
     def run(self) -> PassResult:
-        started = self._clock.monotonic()
+        started = tick = self._clock.monotonic()
         deadline = float("inf") if self._settings.deadline_s is None else started + self._settings.deadline_s
-        tick = started
         self._recorder.done = self._on_recorded
         if self._settings.of_run is not None:
             self._catalog.take_over(self._settings.of_run)
@@ -141,13 +140,11 @@ class Dispatcher:
     def _is_over(self, deadline: float) -> bool:
         if self._recorder.failure is not None:
             raise self._recorder.failure
-        if self._stop.is_set():
-            self._result.ended = "stopped"
-        elif self._clock.monotonic() >= deadline:
-            self._result.ended = "deadline"
-        else:
-            return False
-        return True
+        late = self._clock.monotonic() >= deadline
+        if self._stop.is_set() or late:
+            self._result.ended = "stopped" if self._stop.is_set() else "deadline"
+            return True
+        return False
 
     def _wind_down(self) -> None:
         """No new claims; requests in flight get a grace period, then are cut; everything that waits goes back to the catalog."""
@@ -365,8 +362,7 @@ class Dispatcher:
             self._on_subtask_done(task.parent, task, park)
             return
         task.add_active_time(self._clock.monotonic())
-        made = tuple(task.state.files.made)
-        self._record_parked(task.item, task.state.to_json(), park, now, task.state.plan_hash, made)
+        self._record_parked(task.item, task.state.to_json(), park, now, task.state)
 
     def _record_parked(
         self,
@@ -374,8 +370,7 @@ class Dispatcher:
         progress: Mapping[str, Any],
         park: Park,
         now: float | None,
-        plan_hash: str | None = None,
-        made: tuple[str, ...] = (),
+        state: SearchState | None = None,
     ) -> None:
         if park.reason is not _TAKEN_OVER.reason:
             self._scheduler.note_parked(item.work_id, park)
@@ -387,9 +382,9 @@ class Dispatcher:
                 not_before=(now or self._catalog.now()) + park.seconds if park.seconds else 0.0,
                 reason=park.reason,
                 owner=self._settings.owner,
-                plan_hash=plan_hash or item.plan_hash,
+                plan_hash=(state.plan_hash if state else None) or item.plan_hash,
                 claimed_plan_hash=item.plan_hash,
-                made=made,
+                made=tuple(state.files.made) if state else (),
             )
         )
 
