@@ -8,7 +8,6 @@ CONFIG is a JSON file with dotted keys; STEP one of STEPS, or `-` for none.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -37,11 +36,12 @@ STEPS = (
 
 def stop_here() -> None:
     """When no other thread is at a database: one that stands still in a transaction holds up everybody else, which is not what is
-    looked at here. The interpreter's lock is held from the look to the stop."""
+    looked at here. The interpreter's lock is held from the look to the stop. The signal goes to this thread:
+    sent to the process it might stop another one first, while this one went on for a step."""
     own = threading.get_ident()
     while any(_at_a_database(frame) for thread, frame in sys._current_frames().items() if thread != own):
         time.sleep(0.001)
-    os.kill(os.getpid(), signal.SIGSTOP)
+    signal.pthread_kill(own, signal.SIGSTOP)
 
 
 def _at_a_database(frame: FrameType | None) -> bool:
