@@ -81,7 +81,9 @@ class WorkerPool:
         if too_many > 0:
             self._client.wire.give_up(too_many, _PATIENCE_S)
 
-    def submit(self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None) -> None:
+    def submit(
+        self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None = None
+    ) -> None:
         """Send a request for which a permit and a token were taken at the moment `granted`."""
         self._in_flight[id(task)] = _InFlight(send.host, send)
         if len(self._in_flight) > self._threads:

@@ -13,7 +13,7 @@ import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.defs.steps import translate_step_errors
-from docstokg_assets.domain.plans import make_plan, plan_columns
+from docstokg_assets.domain.plans import plan_columns
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.lake.views import export_new_rows, open_lake
@@ -21,6 +21,7 @@ from docstokg_assets.lake.writer import LakeWriter, work_columns
 from docstokg_assets.reporting.metrics import compute_slis, metric_rows
 from docstokg_assets.reporting.run_files import MANIFEST
 from docstokg_assets.reporting.sinks import JsonlSink
+from docstokg_assets.resolvers.registry import make_plan
 from docstokg_assets.runs.repair import repair_lake
 from docstokg_assets.runs.services import resolvers_of
 from docstokg_assets_tests.support.telemetry import START

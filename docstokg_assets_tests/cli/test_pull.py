@@ -423,7 +423,7 @@ def test_a_report_that_cannot_be_made_does_not_fail_the_run(place: Place, conten
     next((place.out / "lake" / "outcomes").rglob("*.parquet")).write_bytes(b"torn")
     ended = content(*place.arguments(*QUERY))
     assert ended.code == 0 and "content: could not write the report: " in ended.err
-    assert "Traceback" in (run_folder(place) / "run.log").read_text()
+    assert "`content telemetry rebuild` repairs the lake" in (run_folder(place) / "run.log").read_text()
 
 
 # -- how it ends ------------------------------------------------------------------------------------------------------

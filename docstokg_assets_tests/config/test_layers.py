@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field, SecretStr
 
+from resources.layers import Override
 from resources.settings import (
     Loaded,
-    Override,
     Section,
     SettingsError,
     config_file,

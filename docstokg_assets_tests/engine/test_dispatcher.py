@@ -351,8 +351,8 @@ def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
         run.store_and_enqueue([work(1, "ill.example")])
         real, plans = services.catalog.claim_behind, iter(["another"])
 
-        def claim(*args: Any) -> Claimed:
-            claimed = real(*args)
+        def claim(*args: Any, **options: Any) -> Claimed:
+            claimed = real(*args, **options)
             if claimed.items and (plan := next(plans, None)):
                 services.catalog.enqueue([NewItem("W1", 2024, 2024, claimed.items[0].record, plan, None)])
             return claimed

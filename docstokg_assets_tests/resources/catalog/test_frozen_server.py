@@ -66,7 +66,7 @@ def test_fault_52_threads_wait_for_a_server_that_hangs_and_nothing_is_lost(
         begun.wait()
         (item,) = catalog.claim("me", 1, 600)
         catalog.closure("a.example")
-        assert catalog.heartbeat("me", 600) >= 1
+        assert len(catalog.heartbeat("me", 600)) >= 1
         return catalog.commit(Batch(finished=[finished(item.work_id)])).lost
 
     with ThreadPoolExecutor(THREADS) as threads:
@@ -127,7 +127,7 @@ def test_a_lock_that_another_holds_for_too_long_is_waited_for_again(
         held = threads.submit(catalog.heartbeat, "me", 60)
         until(lambda: bool(told))
         other.rollback()
-        assert held.result(30) == 1
+        assert held.result(30) == {item.work_id}
     assert "lock timeout" in told[0]
 
 

@@ -168,7 +168,9 @@ def test_a_work_that_is_claimed_at_the_same_moment_is_not_opened_again(
 ) -> None:
     waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     with psycopg.connect(postgres.url) as claiming, psycopg.connect(postgres.url, autocommit=True) as looking:
-        claiming.execute("UPDATE docstokg.queue SET state = 'leased', lease_owner = 'me' WHERE work_id = 'W0'")
+        claiming.execute(
+            "UPDATE docstokg.queue SET state = 'leased', lease_owner = 'me', lease_until = 9e9 WHERE work_id = 'W0'"
+        )
         opened: list[int] = []
         thread = threading.Thread(target=lambda: opened.append(catalog.reopen(["W0", "W1"])))
         thread.start()
