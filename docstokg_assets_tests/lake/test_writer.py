@@ -32,6 +32,7 @@ from resources.catalog import Catalog
 from resources.lake.bucket import LakeBucket
 from resources.lake.files import LakeFiles, LakeFolder
 from resources.processes import new_owner
+from resources.records import Reason
 
 Make = Callable[..., Any]
 TEN_YEARS = [{"run_id": "r", "worker_id": "w", "seq": year, "year": year} for year in (0, *range(2016, 2025))]
@@ -76,7 +77,7 @@ def test_an_export_writes_parts_by_year_and_the_next_one_only_what_is_new(
     record_in(
         catalog,
         attempts=[make_attempt(seq=1), make_attempt(seq=2, year=None, extra={"sleep_ms": 3})],
-        works=[make_finished("W1"), make_finished("W2", year=None)],
+        works=[make_finished("W1"), make_finished("W2", Reason.HTTP_4XX, year=None)],
     )
     first = export_manifest(catalog, writer)
     assert (first.attempts, first.outcomes) == (2, 2)
@@ -94,7 +95,7 @@ def test_an_export_writes_parts_by_year_and_the_next_one_only_what_is_new(
     assert (nothing.attempts, nothing.outcomes, nothing.parts) == (0, 0, ())
 
     catalog.reopen(["W2"])
-    record_in(catalog, attempts=[make_attempt(seq=3)], works=[make_finished("W2", year=None)])
+    record_in(catalog, attempts=[make_attempt(seq=3)], works=[make_finished("W2", Reason.HTML_ONLY, year=None)])
     assert (third := export_manifest(catalog, writer)).attempts == third.outcomes == 1
     outcomes = "SELECT work_id, year, reason, fallback_chain FROM outcomes ORDER BY work_id"
     chain = ["unpaywall", "arxiv"]
