@@ -52,6 +52,7 @@ from docstokg_assets.resolvers.registry import (
 from docstokg_assets.resolvers.routes import doi_url, file_url, is_sanctioned, looks_like_pdf, page_url
 from resources.catalog.spending import Spent
 from resources.http.canonical import host_of
+from resources.http.errors import BreakerOpen, HostClosed, RefusedError
 from resources.http.messages import Request, Response
 from resources.records import Reason
 
@@ -65,6 +66,7 @@ __all__ += ["nothing", "phrase", "result_of"]
 __all__ += ["JsonObject", "dig", "items", "mapping", "objects", "text"]
 __all__ += ["indexed_doi", "license_name", "names_doi", "normalize_arxiv", "normalize_doi", "normalize_openalex_id"]
 __all__ += ["normalize_pmcid", "normalize_pmid", "normalize_url"]
+__all__ += ["BreakerOpen", "HostClosed", "RefusedError"]
 __all__ += ["doi_url", "file_url", "host_of", "is_sanctioned", "looks_like_pdf", "page_url"]
 
 # Modules that older code imports from here, and where to import them from.

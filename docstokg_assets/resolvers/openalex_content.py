@@ -14,7 +14,6 @@ from pydantic import Field
 
 import docstokg_assets.resolvers as kit
 from resources.clock import Clock, SystemClock
-from resources.http.errors import BreakerOpen, HostClosed, RefusedError
 
 FILE_USD = 0.01
 NOT_FOUND_USD = 0.0001  # a request for a missing file costs a credit
@@ -90,7 +89,12 @@ class OpenAlexContentResolver(kit.Resolver):
         once = {"secret_params": {"api_key": key}, "follow_redirects": False, "cache": False, "repeatable": False}
         try:
             response = yield kit.api_request(f"https://content.openalex.org/works/{work.work_id}.pdf", **once)
-        except (RefusedError, HostClosed, BreakerOpen, GeneratorExit):  # nothing was sent, or the server did nothing
+        except (
+            kit.RefusedError,
+            kit.HostClosed,
+            kit.BreakerOpen,
+            GeneratorExit,
+        ):  # nothing was sent, or the server did nothing
             budget.give_back(self.name, FILE_USD, spent.day)
             raise
         url = kit.normalize_url(response.headers.get("location"))

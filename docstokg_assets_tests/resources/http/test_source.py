@@ -100,7 +100,7 @@ def test_adapters_retry_nothing() -> None:
     given = [keyword.value for call in calls(tree) for keyword in call.keywords if keyword.arg == "max_retries"]
     assert [ast.unparse(value) for value in given] == ["0"]
     wire = Wire(HttpSettings())
-    with wire._adapter("group") as adapter:
+    with wire._adapter("group", keep=True) as adapter:
         assert (adapter.max_retries.total, adapter.max_retries.redirect) == (0, None)
         assert (adapter.max_retries.connect, adapter.max_retries.read, adapter.max_retries.status) == (
             None,
