@@ -1,4 +1,4 @@
--- Under which licences, and in which versions, do we hold full texts?
+-- Licences and versions of the stored full texts.
 SELECT coalesce(license, 'unknown') AS license, coalesce(version, 'unknown') AS version, count(*) AS files
 FROM artifacts
 GROUP BY ALL

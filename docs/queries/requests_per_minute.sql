@@ -1,4 +1,4 @@
--- How fast were we with each host? Never faster than its limit.
+-- Requests per host and minute, to compare with the rate limits.
 SELECT host, date_trunc('minute', ts) AS minute, count(*) AS requests
 FROM attempts
 WHERE NOT cache_hit AND http_status IS NOT NULL

@@ -1,4 +1,4 @@
--- How did the objectives develop?
+-- History of the objectives and their values.
 SELECT computed_at, scope, name, round(value, 4) AS value, target, ok
 FROM metrics
 WHERE target IS NOT NULL

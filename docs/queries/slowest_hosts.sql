@@ -1,4 +1,4 @@
--- Where does the time go? Answer times and waits for our own rate limits.
+-- Slowest hosts: response times, and time waited for our own rate limits.
 SELECT host, count(*) AS requests,
        round(quantile_cont(elapsed_ms, 0.5)) AS median_ms,
        round(quantile_cont(elapsed_ms, 0.95)) AS p95_ms,

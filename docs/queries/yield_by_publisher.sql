@@ -1,4 +1,4 @@
--- How much do we have of each journal, publisher or repository that OpenAlex names first for a work?
+-- Yield by the journal, publisher or repository that OpenAlex lists first for a work.
 SELECT coalesce(w.locations[1].source, 'unknown') AS source, count(*) AS works,
        count(*) FILTER (o.reason IN ('ok', 'not-modified')) AS saved,
        round(100 * saved / works, 1) AS percent

@@ -1,4 +1,4 @@
--- How much of each year do we have?
+-- Yield by publication year.
 SELECT year, count(*) AS works,
        count(*) FILTER (reason IN ('ok', 'not-modified')) AS saved,
        round(100 * saved / works, 1) AS percent
