@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 import docstokg_assets.resolvers as kit
 
+_SEARCH = "https://api.base-search.net/cgi-bin/BaseHttpSearchInterface.fcgi"
 _OPEN = 1
 
 _WORK = kit.Work("W1", doi="10.5555/peerj.99001")
@@ -37,15 +36,13 @@ class BaseSearchResolver(kit.IndexResolver):
 
     def search(self, doi: str, context: kit.ResolverContext) -> kit.Request:
         query = {"func": "PerformSearch", "query": f"dcdoi:{kit.phrase(doi)}", "format": "json", "hits": 5}
-        url = f"https://api.base-search.net/cgi-bin/BaseHttpSearchInterface.fcgi?{urlencode(query)}"
         key = context.api_keys.get(self.name)
-        return kit.api_request(url, secret_params={"apikey": key} if key else {})
+        return kit.api_request(_SEARCH, query, secret_params={"apikey": key} if key else {})
 
     def failure(self, response: kit.Response) -> kit.ResolverResult | None:
         """A refusal comes as plain text with status 200."""
         if response.ok and b"Access denied" in response.body[:1000]:
-            note = "access denied, as for a key that is missing or wrong"
-            return kit.ResolverResult(reason=kit.Reason.HTTP_4XX, note=note)
+            return kit.ResolverResult((), kit.Reason.HTTP_4XX, "access denied, as for a key that is missing or wrong")
         return super().failure(response)
 
     def copies(self, record: kit.JsonObject) -> kit.Candidates:

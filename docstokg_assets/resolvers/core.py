@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 import docstokg_assets.resolvers as kit
 
@@ -44,5 +43,5 @@ class CoreResolver(kit.IndexResolver):
 
 def _search(dois: Sequence[str], key: str | None) -> kit.Request:
     query = {"q": " OR ".join(f"doi:{kit.phrase(doi)}" for doi in dois), "limit": 5 * len(dois)}
-    url = f"https://api.core.ac.uk/v3/search/works/?{urlencode(query)}"
-    return kit.api_request(url, secret_headers={"Authorization": f"Bearer {key}"} if key else {})
+    secret = {"Authorization": f"Bearer {key}"} if key else {}
+    return kit.api_request("https://api.core.ac.uk/v3/search/works/", query, secret_headers=secret)

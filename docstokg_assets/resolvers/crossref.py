@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import docstokg_assets.resolvers as kit
 
@@ -45,7 +44,6 @@ class CrossrefResolver(kit.ApiResolver):
         kit.Example(_WORK, [{"message": {"items": _LIST}}], [_PDF, _XML, _PAGE]),
         kit.Example(_WORK, [{"message": {"DOI": "10.5555/12345678"}}], reason=kit.Reason.NO_CANDIDATE),
         kit.Example(_WORK, [{"message": {"items": []}}], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer(b"Resource not found.", 404)], reason=kit.Reason.NO_CANDIDATE),
         kit.Example(_WORK, [{"status": "ok"}], reason=kit.Reason.BAD_ANSWER),
     )
 
@@ -58,7 +56,7 @@ class CrossrefResolver(kit.ApiResolver):
             return kit.batchable_request(doi, _MOST, _records, contact)
         return _records([doi], contact)  # alone: it has characters that would end an entry of the list
 
-    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+    def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         message, doi = kit.dig(data, "message"), work.doi or ""
         if not isinstance(message, dict):
             return None
@@ -83,12 +81,11 @@ class CrossrefResolver(kit.ApiResolver):
 
 def _records(dois: Sequence[str], contact: str | None) -> kit.Request:
     """The request for one record, or for the needed fields of several."""
-    contact_parameter = {"mailto": contact} if contact else {}
+    sender = {"mailto": contact} if contact else {}
     if len(dois) == 1:
-        query = f"?{urlencode(contact_parameter)}" if contact else ""
-        return kit.api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}{query}")
+        return kit.api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}", sender)
     wanted = {"filter": ",".join(f"doi:{doi}" for doi in dois), "rows": len(dois), "select": _FIELDS}
-    return kit.api_request(f"https://api.crossref.org/works?{urlencode({**wanted, **contact_parameter})}")
+    return kit.api_request("https://api.crossref.org/works", wanted | sender)
 
 
 def _target(link: kit.JsonObject) -> kit.Target | None:

@@ -5,8 +5,6 @@ Queried only for articles whose own file at the journal OpenAlex does not list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
 from urllib.parse import quote
 
 import docstokg_assets.resolvers as kit
@@ -33,6 +31,7 @@ class DoajResolver(kit.IndexResolver):
     asked_in = None
     default_rank = 46
     api_host = "doaj.org"
+    doi_key = "bibjson.identifier.id"
     EXAMPLES = (
         kit.Example(_WORK, [_articles("10.5555/PeerJ.99001")], ["https://peerj.com/articles/99001.pdf"]),
         kit.Example(_WORK, [_articles("10.5555/other")], reason=kit.Reason.NO_CANDIDATE),
@@ -50,14 +49,9 @@ class DoajResolver(kit.IndexResolver):
         query = quote(f"bibjson.identifier.id:{kit.phrase(doi)}", safe="")
         return kit.api_request(f"https://doaj.org/api/v4/search/articles/{query}?pageSize=5")
 
-    def dois(self, record: kit.JsonObject) -> Iterable[Any]:
-        return [identifier.get("id") for identifier in kit.objects(kit.dig(record, "bibjson", "identifier"))]
-
     def copies(self, record: kit.JsonObject) -> kit.Candidates:
         for link in kit.objects(kit.dig(record, "bibjson", "link")):
             target = _TARGETS.get(str(link.get("content_type")).lower())
             url = kit.file_url(link.get("url"), target or kit.Target.PDF)
-            if url and target is None and kit.looks_like_pdf(url):
-                target = kit.Target.PDF
-            if url and target and link.get("type") == "fulltext":
-                yield self.candidate(url, target, version="publishedVersion")
+            if url and link.get("type") == "fulltext" and (target or kit.looks_like_pdf(url)):
+                yield self.candidate(url, target or kit.Target.PDF, version="publishedVersion")

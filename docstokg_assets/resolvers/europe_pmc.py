@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-from urllib.parse import urlencode
 
 import docstokg_assets.resolvers as kit
 
@@ -52,7 +50,7 @@ class EuropePmcResolver(kit.ApiResolver):
         message = kit.dig(kit.json_of(response), "errMsg") if response.ok else None
         return kit.bad_answer(f"Europe PMC: {message}") if message else super().failure(response)
 
-    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+    def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         if "resultList" not in kit.mapping(data):
             return None
         results = kit.objects(kit.dig(data, "resultList", "result"))
@@ -71,7 +69,7 @@ class EuropePmcResolver(kit.ApiResolver):
 
 def _search(queries: Sequence[str]) -> kit.Request:
     query = {"query": " OR ".join(queries), "resultType": "core", "format": "json", "pageSize": 5 * len(queries)}
-    return kit.api_request(f"{_REST}/search?{urlencode(query)}")
+    return kit.api_request(f"{_REST}/search", query)
 
 
 def _query(work: kit.Work) -> str | None:

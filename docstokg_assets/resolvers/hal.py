@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 import docstokg_assets.resolvers as kit
 
@@ -50,6 +49,5 @@ class HalResolver(kit.IndexResolver):
 
 
 def _search(dois: Sequence[str]) -> kit.Request:
-    query = f"doiId_s:({' OR '.join(map(kit.phrase, dois))})"
-    parameters = urlencode({"q": query, "wt": "json", "fl": _FIELDS, "rows": 5 * len(dois)})
-    return kit.api_request(f"https://api.archives-ouvertes.fr/search/?{parameters}")
+    query = {"q": f"doiId_s:({' OR '.join(map(kit.phrase, dois))})", "wt": "json", "fl": _FIELDS, "rows": 5 * len(dois)}
+    return kit.api_request("https://api.archives-ouvertes.fr/search/", query)

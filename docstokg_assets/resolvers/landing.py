@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
 import docstokg_assets.resolvers as kit
@@ -46,10 +44,7 @@ class LandingResolver(kit.Resolver):
     def applies(self, work: kit.Work) -> bool:
         return bool(work.urls or work.locations)
 
-    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
-        return (*self._given(work), *list(self._pages(work))[: self.settings.max_pages])
-
-    def _given(self, work: kit.Work) -> kit.Candidates:
+    def candidates(self, work: kit.Work) -> kit.Candidates:
         """URLs from the user come first; a file does not wait for the tier of the pages. Where a better URL is known, the given
         one is tried after it, unless its host asks harvesters to use another host."""
         for given in work.urls:
@@ -60,8 +55,6 @@ class LandingResolver(kit.Resolver):
                 yield self.candidate(file, kit.Target.LANDING, rank=0)
             if (page := kit.page_url(given)) and page != file:
                 yield self.candidate(page, kit.Target.LANDING, rank=0)
-
-    def _pages(self, work: kit.Work) -> kit.Candidates:
-        for location in work.locations:
-            if location.is_oa and (url := kit.page_url(location.landing_url)):
-                yield self.candidate(url, kit.Target.LANDING, version=location.version, license=location.license)
+        pages = ((place, kit.page_url(place.landing_url)) for place in work.locations if place.is_oa)
+        for place, url in [(place, url) for place, url in pages if url][: self.settings.max_pages]:
+            yield self.candidate(url, kit.Target.LANDING, version=place.version, license=place.license)

@@ -5,12 +5,9 @@ Without a token it allows 60 requests an hour, for which a run would wait for da
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-from urllib.parse import urlencode
-
 import docstokg_assets.resolvers as kit
 
+_GRAPH = "https://api.openaire.eu/graph/v3"
 _VERSIONS = {"Preprint": "submittedVersion"}
 
 _WORK = kit.Work("W1", doi="10.5555/peerj.99001")
@@ -33,6 +30,7 @@ _INSTANCES = (*_OPEN, _instance("https://press.example/1.pdf", "CLOSED"))
 class OpenAireResolver(kit.IndexResolver):
     default_rank = 64
     api_host = "api.openaire.eu"
+    doi_key = "pids.value"
     needs_key = True
     Settings = kit.KeyedSettings
     EXAMPLES = (
@@ -45,11 +43,8 @@ class OpenAireResolver(kit.IndexResolver):
 
     def search(self, doi: str, context: kit.ResolverContext) -> kit.Request:
         token = context.api_keys.get(self.name)
-        url = f"https://api.openaire.eu/graph/v3/research-products?{urlencode({'pid': doi, 'pageSize': 5})}"
-        return kit.api_request(url, secret_headers={"Authorization": f"Bearer {token}"} if token else {})
-
-    def dois(self, record: kit.JsonObject) -> Iterable[Any]:
-        return [pid.get("value") for pid in kit.objects(record.get("pids"))]
+        secret = {"Authorization": f"Bearer {token}"} if token else {}
+        return kit.api_request(f"{_GRAPH}/research-products", {"pid": doi, "pageSize": 5}, secret_headers=secret)
 
     def copies(self, record: kit.JsonObject) -> kit.Candidates:
         for instance in kit.objects(record.get("instances")):

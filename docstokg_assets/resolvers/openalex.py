@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import docstokg_assets.resolvers as kit
 
 # Added to the resolver's rank. Hosts that invite harvesters come right after their own resolvers, before all others.
@@ -38,16 +36,11 @@ class OpenAlexResolver(kit.Resolver):
     def applies(self, work: kit.Work) -> bool:
         return any(location.is_oa and location.pdf_url for location in work.locations)
 
-    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
+    def candidates(self, work: kit.Work) -> list[kit.Candidate]:
         found = []
         for location in work.locations:  # OpenAlex's best location stays first among equals
             if location.is_oa and (url := kit.file_url(location.pdf_url)):
-                rank = self.rank + _offset(url, location)
+                kind = _REPOSITORY if location.source_type == "repository" else _PUBLISHER
+                rank = self.rank + (_SANCTIONED if kit.is_sanctioned(url) else kind)
                 found.append(self.candidate(url, rank=rank, version=location.version, license=location.license))
         return sorted(found, key=lambda candidate: candidate.rank)
-
-
-def _offset(url: str, location: kit.Location) -> int:
-    if kit.is_sanctioned(url):
-        return _SANCTIONED
-    return _REPOSITORY if location.source_type == "repository" else _PUBLISHER

@@ -6,7 +6,6 @@ Without a key it answers 429 to nearly everybody, so it is off until there is on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import orjson
 
@@ -56,7 +55,7 @@ class SemanticScholarResolver(kit.ApiResolver):
     def failure(self, response: kit.Response) -> kit.ResolverResult | None:
         return kit.nothing("none of the papers is known") if _none_is_known(response) else super().failure(response)
 
-    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+    def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         item = _paper_id(work) or ""
         requested = response.items or (item,)
         if not isinstance(data, list) or len(data) != len(requested):
@@ -71,9 +70,8 @@ class SemanticScholarResolver(kit.ApiResolver):
 
 
 def _papers(ids: Sequence[str], key: str | None) -> kit.Request:
-    body, kind, secret = orjson.dumps({"ids": list(ids)}), "application/json", {"x-api-key": key} if key else {}
-    sent = {"verb": "POST", "body": body, "headers": {"Content-Type": kind}, "secret_headers": secret}
-    return kit.api_request(_URL, **sent, follow_redirects=False)
+    sent = {"verb": "POST", "body": orjson.dumps({"ids": list(ids)}), "headers": {"Content-Type": "application/json"}}
+    return kit.api_request(_URL, **sent, secret_headers={"x-api-key": key} if key else {}, follow_redirects=False)
 
 
 def _none_is_known(response: kit.Response) -> bool:
