@@ -149,18 +149,15 @@ def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None
         return "supplement"
     file = unquote(parts.path.rstrip("/").rpartition("/")[2])
     spoken = (anchor.words, anchor.hints) if anchor else ()
-    if any(_OTHER_FILE.search(words) for words in spoken):
+    if any(map(_OTHER_FILE.search, spoken)):
         return "other-format"
-    heading = _heading(anchor.element) if anchor else ""
-    around = _names_around(anchor.element) if anchor else ""
+    heading, around = (_heading(anchor.element), _names_around(anchor.element)) if anchor else ("", "")
     # A link that offers the PDF of this very work may be inside elements of any name; supplements share its identifier.
     own = anchor is not None and _label_score(anchor) == ENOUGH and _names_this_work(page, link)
     for row in NOT_THE_ARTICLE:
-        if any(row.said.search(words) for words in spoken) or row.file.search(file):
-            return row.why
-        if row.around.search(around) and not (own and row.why != "supplement"):
-            return row.why
-        if row.by_heading and row.said.search(heading):
+        named = any(map(row.said.search, spoken)) or row.file.search(file)
+        inside = row.around.search(around) and not (own and row.why != "supplement")
+        if named or inside or (row.by_heading and row.said.search(heading)):
             return row.why
     return None
 
@@ -175,7 +172,7 @@ def score_link(page: Page, anchor: Anchor, link: str) -> int:
     if not offers_pdf or (path.endswith((".html", ".htm")) and said < ENOUGH):
         return 0  # a link to some other form of the text
     own = 3 * _names_this_work(page, link)
-    titled = 2 * (file == 3 and len(anchor.words) > 15 and anchor.words.lower() in _titles(page))
+    titled = 2 * (file == 3 and len(anchor.words) > 15 and anchor.words.lower() in page.titles)
     same_site = 1 if _site(host_of(link)) == _site(page.host) else -2
     return said + named + file + own + titled + same_site - _position_penalty(anchor.element)
 
@@ -219,10 +216,6 @@ def _names_this_work(page: Page, link: str) -> bool:
 
 def _same(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
-
-
-def _titles(page: Page) -> set[str]:
-    return page.titles | {title.lower() for title in page.metas.get("citation_title", ())}
 
 
 def _site(host: str) -> str:

@@ -8,32 +8,57 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Literal
+from itertools import groupby, islice
+from typing import Literal, TypeVar
 
 from docstokg_assets.domain.identifiers import Identifier
 from docstokg_assets.domain.works import Work
 from docstokg_assets.sources import RequestRefused, SetAside, SourceError
 from docstokg_assets.sources import openalex_api as oa
 from docstokg_assets.sources.delta import Way
-from docstokg_assets.sources.driver import BlockingDriver
-from docstokg_assets.sources.ids import read_ids
+from docstokg_assets.sources.files import read_ids, read_urls
 from docstokg_assets.sources.local_filter import LocalFilter
 from docstokg_assets.sources.settings import OpenAlexSettings
-from docstokg_assets.sources.snapshot import Keep, Snapshot, folders
-from docstokg_assets.sources.urls import read_urls
+from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog import rows as catalog_rows
 from resources.catalog.catalog import Catalog
 from resources.folders import FolderError, ReadFolder, read_lines
-from resources.http.errors import HttpError
+from resources.http.attempts import AttemptLog
+from resources.http.client import HttpClient
+from resources.http.errors import HttpError, Interrupted
+from resources.http.messages import Request, Response
 from resources.settings import SettingsError
 
 _BATCH = 2_000  # works from a provider: at most these are requested again after a crash
 _LARGE_BATCH = 10_000  # works from the local disk: fewer and larger parts of the lake
 _DAY = dt.timedelta(days=1)
+T = TypeVar("T")
+
+
+class BlockingDriver:
+    """Sends the requests of a source in the calling thread, one after the other. `log` receives the attempts."""
+
+    def __init__(self, client: HttpClient, log: AttemptLog, stop: threading.Event) -> None:
+        self._client, self._log, self._stop = client, log, stop
+
+    def ask(self, conversation: Generator[Request, Response, T]) -> T:
+        """Run a generator that yields Requests and receives Responses, and return its result. Raises Interrupted when `stop` is
+        set before the answer has come."""
+        try:
+            request = next(conversation)
+            while True:
+                if self._stop.is_set():
+                    raise Interrupted("the run is being ended", url=request.url)
+                request = conversation.send(
+                    self._client.request_with_retries(request, self._log, stopped=self._stop.is_set)
+                )
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +246,18 @@ def works_of_filter(
 
 
 def works_of_snapshot(
-    snapshot: Snapshot, year: int | None, since: dt.date | None, keep: Keep, max_works: int | None, collected: Collected
+    snapshot: Snapshot,
+    year: int | None,
+    since: dt.date | None,
+    keep: LocalFilter,
+    max_works: int | None,
+    collected: Collected,
 ) -> Iterator[Work]:
     """Yield the works of a year from a snapshot's folders after `since`. Raises SourceError at the end if a file broke off."""
     broken: SourceError | None = None
     parts = snapshot.parts(since)
     collected.announced = sum(part.records for part in parts)
-    for day, of_day in folders(parts):
+    for day, of_day in groupby(parts, key=lambda part: part.updated):
         for part in of_day:
             collected.pages += 1
             try:

@@ -18,7 +18,7 @@ from docstokg_assets.domain.identifiers import Identifier, arxiv_doi, arxiv_with
 from docstokg_assets.domain.json_access import items, mapping, text
 from docstokg_assets.domain.works import UnreadableRecord, Work, work_from_openalex
 from docstokg_assets.sources import PlanRequired, RequestRefused, SetAside, SourceError
-from docstokg_assets.sources.ids import work_from_identifier
+from docstokg_assets.sources.files import work_from_identifier
 from resources.http.messages import Request, Response, Role
 
 HOST = "api.openalex.org"

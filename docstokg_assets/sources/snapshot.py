@@ -11,8 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ import pyarrow.parquet as pq
 from docstokg_assets.domain.json_access import items, mapping, text
 from docstokg_assets.domain.works import UnreadableRecord, Work, work_from_openalex
 from docstokg_assets.sources import SetAside, SourceError
+from docstokg_assets.sources.local_filter import LocalFilter
 from docstokg_assets.sources.openalex_api import SELECT
 from resources.folders import FolderError, ReadFolder
 
@@ -33,14 +33,6 @@ _PART = re.compile(r"updated_date=(\d{4}-\d{2}-\d{2})/[^/]+$")
 _ROWS = 2_000
 _DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
 _PREFIX = "https://openalex.org/Ww"  # the letters before the number of an id
-
-
-class Keep(Protocol):
-    """Whether a raw record is wanted, and which of its root fields decide that."""
-
-    fields: frozenset[str]
-
-    def __call__(self, record: Any) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,7 @@ class Snapshot:
                 found.append(Part(f"{self._base}{match[0]}", updated, records if isinstance(records, int) else 0))
         return sorted((p for p in found if since is None or p.updated > since), key=lambda p: (p.updated, p.name))
 
-    def works(self, part: Part, year: int | None, keep: Keep, set_aside: list[SetAside]) -> Iterator[Work]:
+    def works(self, part: Part, year: int | None, keep: LocalFilter, set_aside: list[SetAside]) -> Iterator[Work]:
         """The works of a file that are of `year`. Raises SourceError when the file breaks off."""
         read = self._parquet if part.name.endswith(".parquet") else self._lines
         number = 0
@@ -97,7 +89,7 @@ class Snapshot:
             set_aside.append(SetAside(part.name, cause))
             raise SourceError(f"{part.name}: {cause}.", "Copy the file again; the rest was read.") from None
 
-    def _lines(self, name: str, year: int | None, keep: Keep) -> Iterator[tuple[int, Any]]:
+    def _lines(self, name: str, year: int | None, keep: LocalFilter) -> Iterator[tuple[int, Any]]:
         # Most lines are of another year; looking for the year in the text is far cheaper than reading all JSON.
         wanted = None if year is None else re.compile(rb'"publication_(?:year":\s*%d\b|date":\s*"%d-)' % (year, year))
         with self._folder.stream(name) as stream:
@@ -109,7 +101,7 @@ class Snapshot:
                 except orjson.JSONDecodeError as error:
                     yield number, error
 
-    def _parquet(self, name: str, year: int | None, keep: Keep) -> Iterator[tuple[int, Any]]:
+    def _parquet(self, name: str, year: int | None, keep: LocalFilter) -> Iterator[tuple[int, Any]]:
         with self._folder.random_access(name) as opened:
             file = pq.ParquetFile(opened)
             wanted = [f for f in {*SELECT.split(","), *keep.fields} if f in file.schema_arrow.names]
@@ -164,9 +156,3 @@ def _lines_of(stream: Any) -> Iterator[bytes]:
         yield from lines
     if rest:
         yield rest
-
-
-def folders(parts: Iterable[Part]) -> Iterator[tuple[dt.date, list[Part]]]:
-    """The files by the day on which their records were updated; `parts` are in the order of the days."""
-    for day, of_day in groupby(parts, key=lambda part: part.updated):
-        yield day, list(of_day)

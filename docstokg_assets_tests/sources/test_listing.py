@@ -14,8 +14,8 @@ import pytest
 from docstokg_assets.domain.identifiers import Identifier
 from docstokg_assets.domain.works import Work
 from docstokg_assets.sources import SourceError
-from docstokg_assets.sources.driver import BlockingDriver
 from docstokg_assets.sources.listing import (
+    BlockingDriver,
     ChangedSince,
     Collected,
     Source,
