@@ -97,11 +97,6 @@ def arxiv_without_version(arxiv_id: str) -> str:
     return re.sub(r"v[0-9]+$", "", arxiv_id)
 
 
-def arxiv_doi(arxiv_id: str) -> str:
-    """The DOI under which DataCite, and so OpenAlex, knows a paper of arXiv."""
-    return f"10.48550/arxiv.{arxiv_without_version(arxiv_id)}"
-
-
 def normalize_pmcid(value: Any) -> str | None:
     """`PMC123`, without a version. Bare digits count only inside an address that says what they are."""
     match = _PMCID.fullmatch(_stripped(value))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
 from docstokg_assets.domain import identifiers as ids
-from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.json_access import items, mapping, objects, text
 from resources.http.redact import without_credentials
 
 MAX_LOCATIONS = 200
@@ -111,7 +111,9 @@ def work_from_openalex(record: Any) -> Work:
     doi = ids.normalize_doi(raw.get("doi")) or ids.normalize_doi(known.get("doi"))
     open_access = mapping(raw.get("open_access"))
     is_oa = open_access.get("is_oa")
-    places = list(_raw_locations(raw))
+    # the best location first; OpenAlex repeats it, and the primary one, in `locations`
+    best, primary = mapping(raw.get("best_oa_location")), mapping(raw.get("primary_location"))
+    places = [best, *objects(raw.get("locations")), primary]
     date = text(raw.get("publication_date"), 10)
     return Work(
         work_id=work_id,
@@ -154,13 +156,6 @@ def _year(value: Any, date: str | None) -> int | None:
     return None
 
 
-def _raw_locations(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The best location first. OpenAlex repeats it, and the primary one, in `locations`."""
-    yield mapping(raw.get("best_oa_location"))
-    yield from map(mapping, items(raw.get("locations")))
-    yield mapping(raw.get("primary_location"))
-
-
 def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:
     """Each place once, the open ones first, at most MAX_LOCATIONS."""
     found: dict[tuple[str | None, str | None], Location] = {}
@@ -170,18 +165,14 @@ def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:
         if spelt in read:  # repeated word for word
             continue
         read.add(spelt)
-        location = _location(place)
-        if location.pdf_url or location.landing_url:
-            found.setdefault((location.pdf_url, location.landing_url), location)
+        landing_url, pdf_url = kept_url(place.get("landing_page_url")), kept_url(place.get("pdf_url"))
+        if (pdf_url, landing_url) in found or not (pdf_url or landing_url):
+            continue
+        source, version = mapping(place.get("source")), text(place.get("version"), 32)
+        name, kind = text(source.get("display_name")), text(source.get("type"), 32)
+        rights = (place.get("is_oa") is True, version, text(place.get("license"), 64))
+        found[pdf_url, landing_url] = Location(landing_url, pdf_url, *rights, name, kind)
     return tuple(sorted(found.values(), key=lambda location: not location.is_oa)[:MAX_LOCATIONS])
-
-
-def _location(place: Mapping[str, Any]) -> Location:
-    source, is_oa = mapping(place.get("source")), place.get("is_oa") is True
-    landing_url, pdf_url = kept_url(place.get("landing_page_url")), kept_url(place.get("pdf_url"))
-    version, license_ = text(place.get("version"), 32), text(place.get("license"), 64)
-    name, source_type = text(source.get("display_name")), text(source.get("type"), 32)
-    return Location(landing_url, pdf_url, is_oa, version, license_, name, source_type)
 
 
 def _arxiv_id_among(places: list[Mapping[str, Any]]) -> str | None:

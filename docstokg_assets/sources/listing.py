@@ -140,7 +140,7 @@ def list_works(
     `with_unknown`: also yield works of which no year is known, where the source has such.
     """
     collected.set_aside += source.set_aside
-    works: Iterator[Work]
+    queried, works = source.kind in ("query", "snapshot"), iter(source.works)  # a file has works of all years
     try:
         match source.kind:
             case "query":
@@ -148,15 +148,19 @@ def list_works(
             case "snapshot":
                 since = changed.since - _DAY if changed else collected.through
                 keep = LocalFilter(settings.with_types(settings.filter))
-                works = works_of_snapshot(open_snapshot(settings), year, since, keep, settings.max_works, collected)
+                works = works_of_snapshot(open_snapshot(settings), year, since, keep, collected)
             case "ids":
                 works = works_of_ids(driver, openalex_api(settings), source.identifiers, collected)
-            case "urls":
-                collected.works = len(source.works)
-                works = iter(source.works)
-        if year is not None and source.kind in ("ids", "urls"):
-            works = _works_of_year(works, year, settings.first_year, collected, with_unknown=with_unknown)
-        yield from works
+        for work in works:
+            if queried and settings.max_works is not None and collected.works >= settings.max_works:
+                collected.cursor = None
+                return
+            collected.works += 1
+            if queried or year is None or work.year == year or (with_unknown and work.year is None):
+                yield work
+            elif with_unknown and work.year is not None and work.year < settings.first_year:
+                reason = f"its year {work.year} has no partition; lower openalex.first_year"
+                collected.set_aside.append(SetAside(work.work_id, reason))
     except (SourceError, HttpError) as error:
         collected.error = error
 
@@ -187,25 +191,12 @@ def _works_of_query(
         after = collected.through + _DAY if collected.through else None
         slices = oa.date_slices(year, since=changed.since if changed else after)
     api, works_filter = openalex_api(settings), settings.with_types(works_filter)
-    continued = collected.cursor is not None
-    try:
-        yield from works_of_filter(driver, api, works_filter, slices, settings.max_works, collected)
-    except RequestRefused:
-        if not continued:
-            raise
-        collected.cursor = None  # it has expired: list from the start
-        yield from works_of_filter(driver, api, works_filter, slices, settings.max_works, collected)
-
-
-def _works_of_year(
-    works: Iterable[Work], year: int, first_year: int, collected: Collected, *, with_unknown: bool
-) -> Iterator[Work]:
-    for work in works:
-        if work.year == year or (with_unknown and work.year is None):
-            yield work
-        elif with_unknown and work.year is not None and work.year < first_year:
-            reason = f"its year {work.year} has no partition; lower openalex.first_year"
-            collected.set_aside.append(SetAside(work.work_id, reason))
+    if collected.cursor is not None:
+        try:
+            return (yield from works_of_filter(driver, api, works_filter, slices, collected))
+        except RequestRefused:
+            collected.cursor = None  # it has expired: list from the start
+    yield from works_of_filter(driver, api, works_filter, slices, collected)
 
 
 def works_of_filter(
@@ -213,45 +204,32 @@ def works_of_filter(
     api: oa.OpenAlexApi,
     works_filter: str,
     slices: Iterable[oa.DateSlice | None],
-    max_works: int | None,
     collected: Collected,
 ) -> Iterator[Work]:
     """Yield all works of a filter, slice by slice, because cursors are short-lived; split a large slice into smaller ones."""
     remaining = deque(slices)
     while remaining:
         dates = remaining.popleft()
-        cursor: str | None = collected.cursor or oa.FIRST_CURSOR
+        collected.cursor = collected.cursor or oa.FIRST_CURSOR
         announced = False
-        while cursor is not None:
-            collected.cursor = cursor
-            page = driver.ask(api.page(works_filter, dates, cursor))
+        while collected.cursor is not None:
+            page = driver.ask(api.page(works_filter, dates, collected.cursor))
             collected.pages += 1
             if dates and not announced and (page.count or 0) > oa.LARGE_SLICE and (smaller := dates.smaller()):
                 remaining.extendleft(reversed(smaller))
-                dates = None
+                dates = collected.cursor = None
                 break
             collected.announced += 0 if announced else page.count or 0
             announced = True
             collected.set_aside.extend(page.set_aside)
-            for work in page.works:
-                if max_works is not None and collected.works >= max_works:
-                    collected.cursor = None
-                    return
-                collected.works += 1
-                yield work
-            cursor = page.next_cursor
-        collected.cursor = None
+            yield from page.works
+            collected.cursor = page.next_cursor
         if dates is not None:
             collected.through = dates.last
 
 
 def works_of_snapshot(
-    snapshot: Snapshot,
-    year: int | None,
-    since: dt.date | None,
-    keep: LocalFilter,
-    max_works: int | None,
-    collected: Collected,
+    snapshot: Snapshot, year: int | None, since: dt.date | None, keep: LocalFilter, collected: Collected
 ) -> Iterator[Work]:
     """Yield the works of a year from a snapshot's folders after `since`. Raises SourceError at the end if a file broke off."""
     broken: SourceError | None = None
@@ -261,11 +239,7 @@ def works_of_snapshot(
         for part in of_day:
             collected.pages += 1
             try:
-                for work in snapshot.works(part, year, keep, collected.set_aside):
-                    if max_works is not None and collected.works >= max_works:
-                        return
-                    collected.works += 1
-                    yield work
+                yield from snapshot.works(part, year, keep, collected.set_aside)
             except SourceError as error:
                 broken = broken or error
         if broken is None:
@@ -284,7 +258,6 @@ def works_of_ids(
         for work in driver.ask(api.by_ids(batch)):
             if work.work_id not in seen:
                 seen.add(work.work_id)
-                collected.works += 1
                 yield work
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.json_access import dig, mapping, objects, text
 from docstokg_assets.domain.works import UnreadableRecord, Work, work_from_openalex
 from docstokg_assets.sources import SetAside, SourceError
 from docstokg_assets.sources.local_filter import LocalFilter
@@ -32,6 +32,11 @@ _PLACES = ("", "data/parquet/works/", "data/jsonl/works/", "works/")
 _PART = re.compile(r"updated_date=(\d{4}-\d{2}-\d{2})/[^/]+$")
 _ROWS = 2_000
 _DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
+_CSV = pa_csv.ParseOptions(invalid_row_handler=lambda row: "skip")
+_DELETED_TYPES = dict.fromkeys(("work_id", "deleted_date"), pa.string())
+_DELETED_COLUMNS = pa_csv.ConvertOptions(
+    include_columns=list(_DELETED_TYPES), column_types=_DELETED_TYPES, strings_can_be_null=False
+)
 _PREFIX = "https://openalex.org/Ww"  # the letters before the number of an id
 
 
@@ -64,9 +69,9 @@ class Snapshot:
         except orjson.JSONDecodeError as error:
             raise SourceError(f"{self._folder.location}/{name} is not JSON ({error}).", "Copy it again.") from None
         found = []
-        for file in map(mapping, items(manifest.get("files"))):
+        for file in objects(manifest.get("files")):
             if match := _PART.search(text(file.get("url"), 1024) or ""):
-                records = mapping(file.get("meta")).get("record_count")
+                records = dig(file, "meta", "record_count")
                 updated = dt.date.fromisoformat(match[1])
                 found.append(Part(f"{self._base}{match[0]}", updated, records if isinstance(records, int) else 0))
         return sorted((p for p in found if since is None or p.updated > since), key=lambda p: (p.updated, p.name))
@@ -124,7 +129,7 @@ class Snapshot:
             return
         try:
             with self._folder.stream(name) as stream:
-                for batch in _deletions(stream):
+                for batch in pa_csv.open_csv(stream, parse_options=_CSV, convert_options=_DELETED_COLUMNS):
                     trimmed = pc.utf8_ltrim(batch.column("work_id"), _PREFIX)
                     rows = batch.append_column("number", trimmed).filter(pc.utf8_is_digit(trimmed))
                     found = rows.column("number").cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -134,18 +139,6 @@ class Snapshot:
         except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
             cause = str(error).splitlines()[0][:200]
             raise SourceError(f"{name} cannot be read: {cause}.", "Copy the file again.") from None
-
-
-def _deletions(stream: Any) -> Iterable[pa.RecordBatch]:
-    columns = ("work_id", "deleted_date")
-    batches: Iterable[pa.RecordBatch] = pa_csv.open_csv(
-        stream,
-        parse_options=pa_csv.ParseOptions(invalid_row_handler=lambda row: "skip"),
-        convert_options=pa_csv.ConvertOptions(
-            include_columns=columns, column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False
-        ),
-    )
-    return batches
 
 
 def _lines_of(stream: Any) -> Iterator[bytes]:
