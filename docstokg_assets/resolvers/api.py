@@ -222,9 +222,8 @@ class DepositResolver(ApiResolver):
     def applies(self, work: Work) -> bool:
         return self._number(work) is not None
 
-    def request(self, work: Work, context: ResolverContext) -> Request | ResolverResult:
-        number = self._number(work)
-        return nothing() if number is None else api_request(self.record_url.format(number.lower()))
+    def request(self, work: Work, context: ResolverContext) -> Request:
+        return api_request(self.record_url.format((self._number(work) or "").lower()))
 
     def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
         record = self.record(mapping(data))

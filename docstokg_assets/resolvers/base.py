@@ -13,10 +13,6 @@ _NAMES = [_PAGE, f"{_PAGE}1/paper.pdf", "https://doi.org/10.5555/peerj.99001", "
 _DOCUMENT = {"dcdoi": ["10.5555/peerj.99001"], "dcidentifier": _NAMES, "dcoa": 1, "dcrightsnorm": "CC-BY"}
 
 
-def _found(*documents: kit.JsonObject) -> kit.JsonObject:
-    return {"responseHeader": {"status": 0}, "response": {"numFound": len(documents), "docs": list(documents)}}
-
-
 @kit.register("base")
 class BaseSearchResolver(kit.IndexResolver):
     default_rank = 66
@@ -26,10 +22,10 @@ class BaseSearchResolver(kit.IndexResolver):
     doi_key = "dcdoi"
     Settings = kit.KeyedSettings
     EXAMPLES = (
-        kit.Example(_WORK, [_found(_DOCUMENT)], [_PAGE, f"{_PAGE}1/paper.pdf"]),
-        kit.Example(_WORK, [_found(_DOCUMENT | {"dcoa": 0})], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [_found(_DOCUMENT | {"dcdoi": ["10.5555/other"]})], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [_found()], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"response": {"docs": [_DOCUMENT]}}], [_PAGE, f"{_PAGE}1/paper.pdf"]),
+        kit.Example(_WORK, [{"response": {"docs": [_DOCUMENT | {"dcoa": 0}]}}]),
+        kit.Example(_WORK, [{"response": {"docs": [_DOCUMENT | {"dcdoi": ["10.1/x"]}]}}]),
+        kit.Example(_WORK, [{"response": {"numFound": 0, "docs": []}}]),
         kit.Example(_WORK, [b"Access denied for IP address 192.0.2.1"], reason=kit.Reason.HTTP_4XX),
         kit.Example(kit.Work("W2")),
     )

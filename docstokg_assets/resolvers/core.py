@@ -27,7 +27,7 @@ class CoreResolver(kit.IndexResolver):
     Settings = kit.KeyedSettings
     EXAMPLES = (
         kit.Example(_WORK, [{"totalHits": 3, "results": _RESULTS}], _URLS),
-        kit.Example(_WORK, [{"totalHits": 0, "results": []}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"totalHits": 0, "results": []}]),
         kit.Example(_WORK, [kit.answer({"message": "Unauthorized"}, 401)], reason=kit.Reason.HTTP_4XX),
         kit.Example(kit.Work("W2")),
     )

@@ -20,16 +20,15 @@ _TARGETS = {"application/pdf": kit.Target.PDF, "application/xml": kit.Target.XML
 _WORK = kit.Work("W1", doi="10.5555/12345678")
 _PDF, _PAGE = "https://press.example/doi/pdf/10.5555/12345678", "https://press.example/doi/10.5555/12345678"
 _XML = "https://api.press.example/10.5555/12345678?httpAccept=text/xml"
-
-
-def _link(url: str, content_type: str, use: str = "text-mining") -> kit.JsonObject:
-    return {"URL": url, "content-type": content_type, "content-version": "vor", "intended-application": use}
-
-
-_CHECK = _link("https://press.example/check/12345678.pdf", "unspecified", "similarity-checking")
+_LINK = {"content-version": "vor", "intended-application": "text-mining"}
+_CHECK = {**_LINK, "URL": "https://press.example/1.pdf", "intended-application": "similarity-checking"}
 _RECORD = {
     "license": [{"URL": "https://creativecommons.org/licenses/by/4.0/", "content-version": "vor"}],
-    "link": [_link(_XML, "text/xml"), _link(_PDF, "application/pdf"), _CHECK],
+    "link": [
+        {**_LINK, "URL": _XML, "content-type": "text/xml"},
+        {**_LINK, "URL": _PDF, "content-type": "application/pdf"},
+        {**_CHECK, "content-type": "unspecified"},
+    ],
     "resource": {"primary": {"URL": _PAGE}},
 }
 _LIST = [{"DOI": "10.5555/OTHER"}, {**_RECORD, "DOI": _WORK.doi}]
@@ -42,8 +41,8 @@ class CrossrefResolver(kit.ApiResolver):
     EXAMPLES = (
         kit.Example(_WORK, [{"message": _RECORD}], [_PDF, _XML, _PAGE]),
         kit.Example(_WORK, [{"message": {"items": _LIST}}], [_PDF, _XML, _PAGE]),
-        kit.Example(_WORK, [{"message": {"DOI": "10.5555/12345678"}}], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [{"message": {"items": []}}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"message": {"DOI": "10.5555/12345678"}}]),
+        kit.Example(_WORK, [{"message": {"items": []}}]),
         kit.Example(_WORK, [{"status": "ok"}], reason=kit.Reason.BAD_ANSWER),
     )
 

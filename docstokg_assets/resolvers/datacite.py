@@ -28,7 +28,7 @@ class DataciteResolver(kit.ApiResolver):
     EXAMPLES = (
         kit.Example(_WORK, [{"data": {"attributes": _ATTRIBUTES}}], [f"{_PAGE}/files/1.pdf", _PAGE]),
         kit.Example(kit.Work("W2", doi="10.5281/1"), [{"data": {"attributes": {"url": _PAGE}}}], [_PAGE]),
-        kit.Example(_WORK, [{"data": {"attributes": {"url": None}}}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"data": {"attributes": {"url": None}}}]),
         kit.Example(_WORK, [{"data": []}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W3", doi="10.5555/1", agency="crossref")),
     )

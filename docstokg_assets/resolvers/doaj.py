@@ -13,17 +13,15 @@ _LISTED = frozenset({None, "gold", "diamond"})  # open-access status of articles
 _TARGETS = {"pdf": kit.Target.PDF, "xml": kit.Target.XML}
 
 _WORK = kit.Work("W1", doi="10.5555/peerj.99001")
-_LINKS = (
+_LINKS = [
     {"type": "fulltext", "content_type": "HTML", "url": "https://press.example/articles/99001/"},
     {"type": "fulltext", "content_type": "PDF", "url": "https://peerj.com/articles/99001.pdf"},
     {"type": "fulltext", "url": "https://doi.org/10.5555/peerj.99001"},
-)
+]
+_IDS = [{"type": "eissn", "id": "2167-8359"}, {"type": "doi", "id": "10.5555/PeerJ.99001"}]
+_FOUND = {"results": [{"bibjson": {"identifier": _IDS, "link": _LINKS}}]}
+_OTHER = {"results": [{"bibjson": {"identifier": _IDS[:1], "link": _LINKS}}]}
 _AT_JOURNAL = kit.Location(None, "https://peerj.com/articles/3.pdf", True, source_type="journal")
-
-
-def _articles(doi: str) -> kit.JsonObject:
-    identifiers = [{"type": "eissn", "id": "2167-8359"}, {"type": "doi", "id": doi}]
-    return {"total": 1, "results": [{"bibjson": {"identifier": identifiers, "link": list(_LINKS)}}]}
 
 
 @kit.register("doaj")
@@ -33,9 +31,9 @@ class DoajResolver(kit.IndexResolver):
     api_host = "doaj.org"
     doi_key = "bibjson.identifier.id"
     EXAMPLES = (
-        kit.Example(_WORK, [_articles("10.5555/PeerJ.99001")], ["https://peerj.com/articles/99001.pdf"]),
-        kit.Example(_WORK, [_articles("10.5555/other")], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [{"total": 0, "results": []}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [_FOUND], ["https://peerj.com/articles/99001.pdf"]),
+        kit.Example(_WORK, [_OTHER]),
+        kit.Example(_WORK, [{"total": 0, "results": []}]),
         kit.Example(_WORK, [kit.answer({"status": "bad_request", "error": "…"}, 400)], reason=kit.Reason.HTTP_4XX),
         kit.Example(kit.Work("W2", doi="10.5555/2", oa_status="closed")),
         kit.Example(kit.Work("W3", doi="10.5555/3", oa_status="gold", locations=(_AT_JOURNAL,))),

@@ -20,11 +20,8 @@ _PLACES = [
 ]
 _IDS = {"pmid": "41990001", "pmcid": "PMC9900001", "doi": "10.5555/peerj.99001"}
 _SAID = {"source": "MED", "license": "cc by", "isOpenAccess": "Y", "inEPMC": "Y", "authMan": "N"}
+_URLS = [f"{_PAGE}?pdf=render", f"{_REST}/PMC9900001/fullTextXML"]
 _RESULT = {**_IDS, **_SAID, "fullTextUrlList": {"fullTextUrl": _PLACES}}
-
-
-def _results(*results: kit.JsonObject) -> kit.JsonObject:
-    return {"hitCount": len(results), "resultList": {"result": list(results)}}
 
 
 @kit.register("europe_pmc")
@@ -32,9 +29,10 @@ class EuropePmcResolver(kit.ApiResolver):
     default_rank = 28
     api_host = "www.ebi.ac.uk"
     EXAMPLES = (
-        kit.Example(_WORK, [_results(_RESULT)], [f"{_PAGE}?pdf=render", f"{_REST}/PMC9900001/fullTextXML"]),
-        kit.Example(_WORK, [_results(_RESULT | {"pmcid": "PMC1"})], reason=kit.Reason.NO_CANDIDATE),  # another article
-        kit.Example(_WORK, [_results()], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"resultList": {"result": [_RESULT]}}], _URLS),
+        # another article
+        kit.Example(_WORK, [{"resultList": {"result": [_RESULT | {"pmcid": "PMC1"}]}}]),
+        kit.Example(_WORK, [{"hitCount": 0, "resultList": {"result": []}}]),
         kit.Example(_WORK, [{"errCode": 404, "errMsg": "Invalid page size"}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W2", doi="10.5555/1", oa_status="closed")),
     )

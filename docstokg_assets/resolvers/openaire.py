@@ -12,18 +12,13 @@ _VERSIONS = {"Preprint": "submittedVersion"}
 
 _WORK = kit.Work("W1", doi="10.5555/peerj.99001")
 _PAGE = "https://repository.example.ac.uk/id/eprint/1/"
-
-
-def _product(*instances: kit.JsonObject, doi: str = "10.5555/PeerJ.99001") -> kit.JsonObject:
-    return {"header": {}, "results": [{"pids": [{"scheme": "doi", "value": doi}], "instances": [*instances]}]}
-
-
-def _instance(url: str, access: str = "OPEN", license_: str | None = None) -> kit.JsonObject:
-    return {"license": license_, "accessRight": {"label": access}, "type": "Article", "urls": [url]}
-
-
-_OPEN = [_instance("https://doi.org/10.5555/1", license_="CC BY"), _instance(f"{_PAGE}1/paper.pdf"), _instance(_PAGE)]
-_INSTANCES = (*_OPEN, _instance("https://press.example/1.pdf", "CLOSED"))
+_OPEN = {"label": "OPEN"}
+_INSTANCES = [
+    {"accessRight": _OPEN, "license": "CC BY", "type": "Article", "urls": ["https://doi.org/10.5555/1"]},
+    {"accessRight": _OPEN, "license": None, "type": "Article", "urls": [f"{_PAGE}1/paper.pdf", _PAGE]},
+    {"accessRight": {"label": "CLOSED"}, "urls": ["https://press.example/1.pdf"]},
+]
+_PRODUCT = {"pids": [{"scheme": "doi", "value": "10.5555/PeerJ.99001"}], "instances": _INSTANCES}
 
 
 @kit.register("openaire")
@@ -34,9 +29,9 @@ class OpenAireResolver(kit.IndexResolver):
     needs_key = True
     Settings = kit.KeyedSettings
     EXAMPLES = (
-        kit.Example(_WORK, [_product(*_INSTANCES)], [f"{_PAGE}1/paper.pdf", _PAGE]),
-        kit.Example(_WORK, [_product(*_INSTANCES, doi="10.1/x")], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [{"header": {"numFound": 0}, "results": []}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"results": [_PRODUCT]}], [f"{_PAGE}1/paper.pdf", _PAGE]),
+        kit.Example(_WORK, [{"results": [_PRODUCT | {"pids": [{"value": "10.1/x"}]}]}]),
+        kit.Example(_WORK, [{"header": {"numFound": 0}, "results": []}]),
         kit.Example(_WORK, [kit.answer({"error": "Unauthorized"}, 401)], reason=kit.Reason.HTTP_4XX),
         kit.Example(kit.Work("W2")),
     )

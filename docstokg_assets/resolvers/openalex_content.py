@@ -62,7 +62,7 @@ class OpenAlexContentResolver(kit.Resolver):
     Settings = OpenAlexContentSettings
     EXAMPLES = (
         kit.Example(_WORK, [kit.answer(b"", 302, {"location": _SIGNED})], [_SIGNED], _PAYING),
-        kit.Example(_WORK, [kit.answer(b"<title>404 Not Found</title>", 404)], (), _PAYING, kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer(b"<title>404 Not Found</title>", 404)], context=_PAYING),
         kit.Example(_WORK, [kit.answer({"error": "Invalid API key"}, 401)], (), _PAYING, kit.Reason.HTTP_4XX),
         kit.Example(_WORK, [b"%PDF-1.7"], (), _PAYING, kit.Reason.BAD_ANSWER),
         kit.Example(_WORK, (), (), replace(_PAYING, budget=FakeBudget(full=False)), kit.Reason.BUDGET_SPENT),

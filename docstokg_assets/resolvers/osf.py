@@ -34,7 +34,7 @@ class OsfResolver(kit.DepositResolver):
     EXAMPLES = (
         kit.Example(_WORK, [{"data": _DATA}], [_FILE]),
         kit.Example(_BY_PAGE, [{"data": _DATA}], [_FILE]),
-        kit.Example(_WORK, [{"data": _WITHDRAWN}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"data": _WITHDRAWN}]),
         kit.Example(_WORK, [{"data": None}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W3", doi="10.5555/1")),
     )

@@ -50,7 +50,7 @@ class PmcResolver(kit.ApiResolver):
         kit.Example(_KNOWN, [_LISTED, _MISSING, _MISSING], [_GUESS], reason=kit.Reason.NO_CANDIDATE),
         kit.Example(_KNOWN, [b"<html>"], [_GUESS], reason=kit.Reason.BAD_ANSWER),
         kit.Example(_BY_PMID, [_CONVERTED], [_GUESS, _GUESS.replace(".pdf", ".xml")]),
-        kit.Example(kit.Work("W3", doi="10.5555/2"), [{"records": [_UNKNOWN]}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(kit.Work("W3", doi="10.5555/2"), [{"records": [_UNKNOWN]}]),
         kit.Example(_BY_PMID, [b"<html>"], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W4", doi="10.5555/1", oa_status="closed")),
     )

@@ -97,22 +97,23 @@ Resolution = Generator[Request, Response, ResolverResult]
 Candidates = Iterator[Candidate]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Example:
     """A test case that the test suite collects: the work, the answers fed in order, and the expected URLs or reason.
 
-    An answer is a Response, or the body of one as `answer` takes it.
+    An answer is a Response, or the body of one as `answer` takes it. Answers without URLs in them mean NO_CANDIDATE, unless
+    there is a reason.
     """
 
     work: Work
     answers: Sequence[Any] = ()
     urls: Sequence[str] = ()
     context: ResolverContext = field(default_factory=ResolverContext)
-    reason: Reason = Reason.OK
+    reason: Reason | None = None
 
     def __post_init__(self) -> None:
-        answers = tuple(given if isinstance(given, Response) else answer(given) for given in self.answers)
-        object.__setattr__(self, "answers", answers)
+        self.answers = tuple(given if isinstance(given, Response) else answer(given) for given in self.answers)
+        self.reason = self.reason or (Reason.NO_CANDIDATE if self.answers and not self.urls else Reason.OK)
 
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

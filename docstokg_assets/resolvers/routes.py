@@ -18,7 +18,7 @@ from resources.http.canonical import host_of
 @dataclass(frozen=True, slots=True)
 class Route:
     """A rewrite: `pattern` must match the whole URL; `to` is the template of the better URL, or None when there is none. It
-    leads to a PDF, unless `any_file`."""
+    leads to a PDF, unless `any_file`. URLs are written without their scheme."""
 
     pattern: re.Pattern[str]
     to: str | None
@@ -26,15 +26,8 @@ class Route:
     any_file: bool = False
 
 
-def _route(pattern: str, to: str, named: str, asked: str, any_file: bool = False) -> Route:
-    """A rewrite, all URLs without their scheme."""
-    example = (f"https://{named}", f"https://{asked}")
-    return Route(re.compile(f"(?i)https?://{pattern}"), f"https://{to}", example, any_file)
-
-
-def _dead_end(pattern: str, named: str) -> Route:
-    """URLs that are never requested."""
-    return Route(re.compile(f"(?i)https?://{pattern}"), None, (f"https://{named}", None), any_file=True)
+def _route(pattern: str, to: str | None, named: str, asked: str | None = None, any_file: bool = False) -> Route:
+    return Route(re.compile(f"(?i)https?://{pattern}"), to, (named, asked), any_file)
 
 
 _ARXIV_ID = r"([0-9]{4}\.[0-9]{4,5}(?:v[0-9]+)?|[a-z-]+(?:\.[a-z]{2})?/[0-9]{7}(?:v[0-9]+)?)"
@@ -54,8 +47,9 @@ FILE_ROUTES = (
     _route(r"(?:www\.)?figshare\.com/ndownloader/files/([0-9]+)", r"ndownloader.figshare.com/files/\1",
            "figshare.com/ndownloader/files/7", "ndownloader.figshare.com/files/7", any_file=True),
     # PMC's pages are walled (the pmc resolver asks its open bucket); the publishers' APIs need tokens of theirs
-    _dead_end(r"(?:pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov/pmc)/.*", "pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/1.pdf"),
-    _dead_end(r"api\.(?:elsevier|wiley)\.com/.*", "api.elsevier.com/content/article/pii/S1"),
+    _route(r"(?:pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov/pmc)/.*", None, "pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/1.pdf",
+           any_file=True),
+    _route(r"api\.(?:elsevier|wiley)\.com/.*", None, "api.elsevier.com/content/article/pii/S1", any_file=True),
     # a reader shows the file in a frame; this is the file itself
     _route(rf"([a-z.]*onlinelibrary\.wiley\.com)/doi/(?:e?pdf|full|abs|pdfdirect)/{_DOI}{_TAIL}", r"\1/doi/pdfdirect/\2",
            "onlinelibrary.wiley.com/doi/pdf/10.1002/abc.123", "onlinelibrary.wiley.com/doi/pdfdirect/10.1002/abc.123"),
@@ -117,7 +111,7 @@ def file_url(value: object, target: Target = Target.PDF) -> str | None:
         return None
     for route in FILE_ROUTES:
         if (target is Target.PDF or route.any_file) and (match := route.pattern.fullmatch(url)):
-            return match.expand(route.to) if route.to else None
+            return match.expand(f"https://{route.to}") if route.to else None
     return url
 
 

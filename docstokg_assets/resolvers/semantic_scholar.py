@@ -15,11 +15,11 @@ _URL = "https://api.semanticscholar.org/graph/v1/paper/batch?fields=isOpenAccess
 _MOST = 500
 _PUBLISHED = frozenset({"GOLD", "HYBRID", "BRONZE"})
 
-_WORK = kit.Work("W1", doi="10.5555/peerj.99001")
-
-
-def _paper(url: str, status: str = "GOLD", license_: str | None = "CCBY") -> kit.JsonObject:
-    return {"paperId": "01", "isOpenAccess": True, "openAccessPdf": {"url": url, "status": status, "license": license_}}
+_WORK, _PREPRINT = kit.Work("W1", doi="10.5555/peerj.99001"), kit.Work("W2", arxiv_id="2601.00001")
+_FILE = "https://peerj.com/articles/1.pdf"
+_GOLD = {"url": _FILE, "status": "GOLD", "license": "CCBY"}
+_AT_ARXIV = {"url": "https://arxiv.org/pdf/2601.00001", "status": "GREEN", "license": None}
+_AT_DOI = _GOLD | {"url": "https://doi.org/10.5555/peerj.99001"}
 
 
 @kit.register("semantic_scholar")
@@ -30,17 +30,12 @@ class SemanticScholarResolver(kit.ApiResolver):
     aliases = ("s2",)
     Settings = kit.KeyedSettings
     EXAMPLES = (
-        kit.Example(_WORK, [[_paper("https://peerj.com/articles/1.pdf")]], ["https://peerj.com/articles/1.pdf"]),
-        kit.Example(
-            kit.Work("W2", arxiv_id="2601.00001"),
-            [[_paper("https://arxiv.org/pdf/2601.00001", "GREEN", None)]],
-            ["https://export.arxiv.org/pdf/2601.00001"],
-        ),
-        kit.Example(_WORK, [[_paper("https://doi.org/10.5555/peerj.99001")]], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [[_paper("", "CLOSED", None)]], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [[None]], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer({"error": "No valid paper ids given"}, 400)], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer({"error": "Unsupported fields: [x]"}, 400)], reason=kit.Reason.HTTP_4XX),
+        kit.Example(_WORK, [[{"paperId": "01", "openAccessPdf": _GOLD}]], [_FILE]),
+        kit.Example(_PREPRINT, [[{"openAccessPdf": _AT_ARXIV}]], ["https://export.arxiv.org/pdf/2601.00001"]),
+        kit.Example(_WORK, [[{"openAccessPdf": _AT_DOI}]]),
+        kit.Example(_WORK, [[{"openAccessPdf": {"url": "", "status": "CLOSED"}}]]),
+        kit.Example(_WORK, [[None]]),
+        kit.Example(_WORK, [kit.answer({"error": "No valid paper ids given"}, 400)]),
         kit.Example(_WORK, [{"paperId": "01"}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W3")),
     )

@@ -31,7 +31,7 @@ class UnpaywallResolver(kit.ApiResolver):
     api_host = "api.unpaywall.org"
     EXAMPLES = (
         kit.Example(_WORK, [{"is_oa": True, "oa_locations": _LOCATIONS}], _URLS, _CONTACT),
-        kit.Example(_WORK, [{"is_oa": False, "oa_locations": []}], (), _CONTACT, kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"is_oa": False, "oa_locations": []}], context=_CONTACT),
         kit.Example(_WORK, [kit.answer({"message": "Use your own email"}, 422)], (), _CONTACT, kit.Reason.BAD_ANSWER),
         kit.Example(_LISTED),  # by OpenAlex
         kit.Example(replace(_WORK, agency="datacite")),
