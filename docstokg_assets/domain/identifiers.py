@@ -85,8 +85,7 @@ def normalize_arxiv(value: Any) -> str | None:
     rest = _stripped(value)
     if prefix := _ARXIV_PREFIX.match(rest):
         rest = unquote(rest[prefix.end() :])
-    match = _ARXIV.fullmatch(rest.rstrip(".,;"))
-    if match is None:
+    if (match := _ARXIV.fullmatch(rest.rstrip(".,;"))) is None:
         return None
     archive, _, number = match[1].rpartition("/")
     name, dot, subject = archive.lower().partition(".")
@@ -156,8 +155,7 @@ def _without_trailing_punctuation(doi: str) -> str:
     """Sentences end in stops and brackets; so do some DOIs, and there the bracket has its partner."""
     while doi:
         last = doi[-1]
-        opening = _PAIRS.get(last)
-        unbalanced = opening is not None and doi.count(last) > doi.count(opening)
+        unbalanced = last in _PAIRS and doi.count(last) > doi.count(_PAIRS[last])
         if not (unbalanced or last in ".,;:'\"/’”»" or last.isspace()):
             break
         doi = doi[:-1]

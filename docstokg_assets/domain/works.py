@@ -114,12 +114,13 @@ def work_from_openalex(record: Any) -> Work:
     # the best location first; OpenAlex repeats it, and the primary one, in `locations`
     best, primary = mapping(raw.get("best_oa_location")), mapping(raw.get("primary_location"))
     places = [best, *objects(raw.get("locations")), primary]
-    date = text(raw.get("publication_date"), 10)
+    date = text(raw.get("publication_date"), 10) or ""
+    date = date if _DATE.fullmatch(date) else ""
     return Work(
         work_id=work_id,
         title=plain_title(raw.get("title")) or plain_title(raw.get("display_name")),
-        year=_year(raw.get("publication_year"), date),
-        publication_date=date if date and _DATE.fullmatch(date) else None,
+        year=_year(raw.get("publication_year")) or _year(date[:4]),
+        publication_date=date or None,
         doi=doi,
         arxiv_id=ids.normalize_arxiv(known.get("arxiv")) or ids.normalize_arxiv(doi) or _arxiv_id_among(places),
         pmid=ids.normalize_pmid(known.get("pmid")),
@@ -149,11 +150,8 @@ def kept_url(value: Any) -> str | None:
     return None if url is None else without_credentials(url)
 
 
-def _year(value: Any, date: str | None) -> int | None:
-    for candidate in (value, date[:4] if date and _DATE.fullmatch(date) else None):
-        if isinstance(candidate, int | str | float) and _YEAR.fullmatch(str(candidate)):
-            return int(float(candidate))
-    return None
+def _year(value: Any) -> int | None:
+    return int(float(value)) if isinstance(value, int | str | float) and _YEAR.fullmatch(str(value)) else None
 
 
 def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from urllib.parse import unquote, urlsplit
 
 from lxml import html
@@ -140,9 +140,11 @@ def unusable_reason(link: str) -> str | None:
 
 def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None:
     """Why a link is not the article, or None when nothing speaks against it."""
-    if _names_another_work(page, link):
-        return "another-work"
-    if anchor is not None and _leads_elsewhere(page, anchor, link):
+    for kind, names in identities(link).items():
+        if (known := page.identities.get(kind)) and not any(_same(name, own) for name in names for own in known):
+            return "another-work"
+    offers_file = anchor is None or _label_score(anchor) >= 3 or any("pdf" in name for name in anchor.names)
+    if not offers_file and anchor and anchor.element.tag == "a" and _site(host_of(link)) != _site(page.host):
         return "elsewhere"
     parts = urlsplit(link)
     if _SUPPLEMENT_FOLDER.search(parts.path):
@@ -177,12 +179,6 @@ def score_link(page: Page, anchor: Anchor, link: str) -> int:
     return said + named + file + own + titled + same_site - _position_penalty(anchor.element)
 
 
-def _leads_elsewhere(page: Page, anchor: Anchor, link: str) -> bool:
-    """Whether a link leads to another site without offering a file there."""
-    offered = _label_score(anchor) >= 3 or any("pdf" in name for name in anchor.names)
-    return not offered and anchor.element.tag == "a" and _site(host_of(link)) != _site(page.host)
-
-
 def _label_score(anchor: Anchor) -> int:
     """The score of a label. Icons and titles count only together with the text: an icon does not make a policy an article."""
     return max(_text_score(anchor.words), _text_score(f"{anchor.words} {anchor.hints}"))
@@ -196,13 +192,6 @@ def _text_score(words: str) -> int:
     if "pdf" in lowered:
         return 5 if not others else 2 if others <= 2 else 1
     return 3 if not others and _MEANS_FULL_TEXT.search(lowered) else 0
-
-
-def _names_another_work(page: Page, link: str) -> bool:
-    return any(
-        kind in page.identities and not any(_same(name, own) for name in names for own in page.identities[kind])
-        for kind, names in identities(link).items()
-    )
 
 
 def _names_this_work(page: Page, link: str) -> bool:
@@ -223,12 +212,11 @@ def _site(host: str) -> str:
 
 
 def _names_around(element: html.HtmlElement) -> str:
-    names = []
-    for ancestor in islice((element, *islice(element.iterancestors(), _DEPTH)), _DEPTH):
-        if ancestor.tag in ("body", "html"):
-            break
-        names.append(f"{ancestor.get('class', '')} {ancestor.get('id', '')}"[:200])
-    return " ".join(names)
+    """The classes and ids of an element and those around it."""
+    nodes = takewhile(
+        lambda node: node.tag not in ("body", "html"), (element, *islice(element.iterancestors(), _DEPTH - 1))
+    )
+    return " ".join(f"{node.get('class', '')} {node.get('id', '')}"[:200] for node in nodes)
 
 
 def _heading(element: html.HtmlElement) -> str:

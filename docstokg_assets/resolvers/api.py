@@ -100,8 +100,7 @@ def json_of(response: Response) -> Any:
 
 def phrase(value: str) -> str:
     """A quoted phrase for the query languages of search engines, which match it literally."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def names_doi(value: Any, doi: str) -> bool:

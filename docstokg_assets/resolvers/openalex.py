@@ -17,6 +17,7 @@ _LOCATIONS = (
     kit.Location(None, "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/a.pdf", True),
     kit.Location(None, "https://closed.example/a.pdf", False),
 )
+_URLS = ["https://export.arxiv.org/pdf/2401.00001v2", _REPOSITORY_PDF, _PDF, "https://press.example/a.pdf"]
 
 
 @kit.register("openalex")
@@ -25,10 +26,7 @@ class OpenAlexResolver(kit.Resolver):
     default_rank = 20
     head_precheck = False  # `pdf_url` is a file; a HEAD tells nothing that the GET does not
     EXAMPLES = (
-        kit.Example(
-            kit.Work("W1", locations=_LOCATIONS),
-            urls=["https://export.arxiv.org/pdf/2401.00001v2", _REPOSITORY_PDF, _PDF, "https://press.example/a.pdf"],
-        ),
+        kit.Example(kit.Work("W1", locations=_LOCATIONS), urls=_URLS),
         kit.Example(kit.Work("W2", locations=(kit.Location("https://doi.org/10.5555/2", None, True),))),
         kit.Example(kit.Work("W3")),
     )

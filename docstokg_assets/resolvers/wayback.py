@@ -34,7 +34,7 @@ _DEAD = kit.ResolverContext(dead_urls=(_FILE, "https://peerj.com/articles/1"))
 _WALL = ["20240101000000", _FILE, "text/html", "200", "AAAA"]
 _TYPED = ["20260401120000", _FILE, "application/pdf", "200", "DMH3E3XE"]
 _REVISITED = ["20260927204213", _FILE, _REVISIT, "-", "DMH3E3XE"]
-_RESUME: tuple[list[str], ...] = ([], ["com%2Cpeerj%29+20260927204214"])
+_ROWS = [_FIELDS, _WALL, _TYPED, _REVISITED, [], ["com%2Cpeerj%29+20260927204214"]]
 
 
 class WaybackSettings(kit.KeyedSettings):
@@ -53,13 +53,10 @@ class WaybackResolver(kit.Resolver):
     head_precheck = False
     Settings = WaybackSettings
     EXAMPLES = (
-        kit.Example(
-            _WORK, [[_FIELDS, _WALL, _TYPED, _REVISITED, *_RESUME]], [f"{_WEB}/20260401120000id_/{_FILE}"], _DEAD
-        ),
+        kit.Example(_WORK, [_ROWS], [f"{_WEB}/20260401120000id_/{_FILE}"], _DEAD),
         # only revisits are listed: each of them replays the bytes
         kit.Example(_WORK, [[_FIELDS, _REVISITED]], [f"{_WEB}/20260927204213id_/{_FILE}"], _DEAD),
         kit.Example(_WORK, [[]], context=_DEAD),
-        kit.Example(_WORK, [kit.answer(b"<h1>Too Many Requests</h1>", 429)], (), _DEAD, kit.Reason.RATE_LIMITED),
         kit.Example(_WORK, [b"<h1>maintenance</h1>"], (), _DEAD, kit.Reason.BAD_ANSWER),
         kit.Example(_WORK, reason=kit.Reason.NO_CANDIDATE),  # no dead URL, no request
     )

@@ -183,6 +183,8 @@ def _works_of_query(
     year: int | None,
     changed: ChangedSince | None,
 ) -> Iterator[Work]:
+    """Yield all works of a filter. A year is listed slice by slice, because cursors are short-lived; a large slice is split. A
+    cursor from an earlier run may have expired; then the list begins again."""
     slices: Sequence[oa.DateSlice | None] = (None,)
     if year is not None and changed is not None and changed.way == "updated":
         works_filter = f"{works_filter},from_updated_date:{changed.since}"
@@ -191,29 +193,18 @@ def _works_of_query(
         after = collected.through + _DAY if collected.through else None
         slices = oa.date_slices(year, since=changed.since if changed else after)
     api, works_filter = openalex_api(settings), settings.with_types(works_filter)
-    if collected.cursor is not None:
-        try:
-            return (yield from works_of_filter(driver, api, works_filter, slices, collected))
-        except RequestRefused:
-            collected.cursor = None  # it has expired: list from the start
-    yield from works_of_filter(driver, api, works_filter, slices, collected)
-
-
-def works_of_filter(
-    driver: BlockingDriver,
-    api: oa.OpenAlexApi,
-    works_filter: str,
-    slices: Iterable[oa.DateSlice | None],
-    collected: Collected,
-) -> Iterator[Work]:
-    """Yield all works of a filter, slice by slice, because cursors are short-lived; split a large slice into smaller ones."""
-    remaining = deque(slices)
+    remaining, continued = deque(slices), collected.cursor is not None
     while remaining:
-        dates = remaining.popleft()
+        dates, announced = remaining.popleft(), False
         collected.cursor = collected.cursor or oa.FIRST_CURSOR
-        announced = False
         while collected.cursor is not None:
-            page = driver.ask(api.page(works_filter, dates, collected.cursor))
+            try:
+                page = driver.ask(api.page(works_filter, dates, collected.cursor))
+            except RequestRefused:
+                if not continued:
+                    raise
+                remaining, continued, dates, collected.cursor = deque(slices), False, None, None
+                break
             collected.pages += 1
             if dates and not announced and (page.count or 0) > oa.LARGE_SLICE and (smaller := dates.smaller()):
                 remaining.extendleft(reversed(smaller))

@@ -23,9 +23,7 @@ from docstokg_assets.sources.listing import (
     continue_query,
     in_batches,
     list_works,
-    works_of_filter,
 )
-from docstokg_assets.sources.openalex_api import OpenAlexApi, date_slices
 from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.catalog.catalog import Catalog
 from resources.http.attempts import AttemptLog
@@ -36,7 +34,6 @@ from resources.rate_limit.settings import RateLimitSettings
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LIMITS = RateLimitSettings()
-WHOLE = (None,)  # one list, not cut into slices
 SETTINGS = OpenAlexSettings(filter="type:article")
 
 
@@ -89,7 +86,7 @@ def test_a_list_is_followed_by_its_cursors_to_its_end() -> None:
 @pytest.mark.requirement("SRC-1")
 def test_a_year_is_asked_for_month_by_month_and_announces_the_sum() -> None:
     web, collected = Web(*(page(f"W{month}", count=1) for month in range(1, 13))), Collected()
-    works = works_of_filter(web.driver(), OpenAlexApi(), "type:article", date_slices(2024), collected)
+    works = list_works(Source("query", "type:article"), SETTINGS, web.driver(), collected, year=2024)
     assert ids_of(works) == [f"W{month}" for month in range(1, 13)]
     assert all(asked["cursor"] == "*" for asked in web.asked)
     assert web.asked[1]["filter"] == "type:article,from_publication_date:2024-02-01,to_publication_date:2024-02-29"
@@ -100,10 +97,8 @@ def test_a_year_is_asked_for_month_by_month_and_announces_the_sum() -> None:
 def test_a_month_with_very_many_works_is_asked_for_day_by_day_and_tells_how_far_it_came() -> None:
     days = [page(f"W{day}", count=1) for day in (1, 2)]
     web, collected = Web(page("W1", cursor="b", count=20_000), *days, refusal(429, "Insufficient budget")), Collected()
-    works = works_of_filter(web.driver(), OpenAlexApi(), "", date_slices(2024), collected)
-    assert [next(works).work_id, next(works).work_id] == ["W1", "W2"]
-    with pytest.raises(SourceError):
-        next(works)
+    works = list_works(Source("query", ""), SETTINGS, web.driver(), collected, year=2024)
+    assert ids_of(works) == ["W1", "W2"] and isinstance(collected.error, SourceError)
     assert web.asked[2]["filter"] == "from_publication_date:2024-01-02,to_publication_date:2024-01-02"
     assert collected.through == date(2024, 1, 2) and collected.announced == 2
 
@@ -132,11 +127,11 @@ def test_a_list_that_breaks_off_tells_where_and_can_be_taken_up_there(break_: Re
 def test_nothing_is_asked_any_more_once_the_run_is_to_end() -> None:
     stop = threading.Event()
     web = Web(page("W1", cursor="b"), page("W2", cursor="c"))
-    works = works_of_filter(web.driver(stop), OpenAlexApi(), "", WHOLE, Collected())
+    collected = Collected()
+    works = list_works(Source("query", ""), SETTINGS, web.driver(stop), collected)
     assert next(works).work_id == "W1"
     stop.set()
-    with pytest.raises(Interrupted):
-        next(works)
+    assert not ids_of(works) and isinstance(collected.error, Interrupted)
     assert len(web.asked) == 1
 
 
