@@ -131,8 +131,12 @@ class ApiResolver(Resolver):
     tier = Tier.DIRECT_OA
     head_precheck = False  # the API names files, and a GET tells a page from a file as well
 
+    def item(self, work: Work) -> str | None:
+        """The id by which the provider is queried for a work; None when it cannot know the work."""
+        return indexed_doi(work)
+
     def applies(self, work: Work) -> bool:
-        return indexed_doi(work) is not None
+        return self.item(work) is not None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:
         request = self.request(work, context)
@@ -218,11 +222,14 @@ class DepositResolver(ApiResolver):
     record_url: ClassVar[str]  # {}: the number
     needed: ClassVar[str]  # a key that every record has
 
-    def applies(self, work: Work) -> bool:
-        return self._number(work) is not None
+    def item(self, work: Work) -> str | None:
+        if work.doi and (match := self.doi_pattern.fullmatch(work.doi)):
+            return match[1]
+        urls = (url for location in work.locations for url in (location.landing_url, location.pdf_url) if url)
+        return next((match[1] for url in urls if (match := self.page_pattern.fullmatch(url))), None)
 
     def request(self, work: Work, context: ResolverContext) -> Request:
-        return api_request(self.record_url.format((self._number(work) or "").lower()))
+        return api_request(self.record_url.format((self.item(work) or "").lower()))
 
     def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
         record = self.record(mapping(data))
@@ -235,9 +242,3 @@ class DepositResolver(ApiResolver):
     def copies(self, record: JsonObject) -> Candidates:
         """The candidates in a record."""
         raise NotImplementedError
-
-    def _number(self, work: Work) -> str | None:
-        if work.doi and (match := self.doi_pattern.fullmatch(work.doi)):
-            return match[1]
-        urls = (url for location in work.locations for url in (location.landing_url, location.pdf_url) if url)
-        return next((match[1] for url in urls if (match := self.page_pattern.fullmatch(url))), None)

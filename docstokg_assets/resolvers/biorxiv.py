@@ -17,7 +17,7 @@ _XML = "https://www.biorxiv.org/content/early/2026/05/01/709999.source.xml"
 _POSTS = {"collection": [{**_POST, "version": "1"}, {**_POST, "version": "2", "jatsxml": _XML}]}
 _NO_POSTS = {"messages": [{"status": "no posts found"}], "collection": []}
 _MEDRXIV = "https://www.medrxiv.org/content/10.1101"
-_DATED = kit.Work("W2", doi="10.1101/2020.01.01.20000001")
+_DATED = kit.Work("W2", doi="10.1101/2020.01.01.200001")
 _AT_MEDRXIV = kit.Work("W3", doi="10.1101/123456", locations=(kit.Location(f"{_MEDRXIV}/123456v1"),))
 
 
@@ -28,7 +28,7 @@ class BiorxivResolver(kit.ApiResolver):
     EXAMPLES = (
         kit.Example(_WORK, [_POSTS], [f"https://www.biorxiv.org/content/{_WORK.doi}v2.full.pdf", _XML]),
         kit.Example(
-            _DATED, [_NO_POSTS, {"collection": [{"version": "1"}]}], [f"{_MEDRXIV}/2020.01.01.20000001v1.full.pdf"]
+            _DATED, [_NO_POSTS, {"collection": [{"version": "1"}]}], [f"{_MEDRXIV}/2020.01.01.200001v1.full.pdf"]
         ),
         kit.Example(_AT_MEDRXIV, [{"collection": [{"version": 1}]}], [f"{_MEDRXIV}/123456v1.full.pdf"]),
         kit.Example(_WORK, [_NO_POSTS, _NO_POSTS]),

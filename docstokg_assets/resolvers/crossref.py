@@ -46,8 +46,8 @@ class CrossrefResolver(kit.ApiResolver):
         kit.Example(_WORK, [{"status": "ok"}], reason=kit.Reason.BAD_ANSWER),
     )
 
-    def applies(self, work: kit.Work) -> bool:
-        return kit.indexed_doi(work) is not None and work.agency != "datacite"
+    def item(self, work: kit.Work) -> str | None:
+        return kit.indexed_doi(work) if work.agency != "datacite" else None
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
         doi, contact = work.doi or "", context.contact_email

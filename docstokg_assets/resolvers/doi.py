@@ -12,7 +12,7 @@ class DoiResolver(kit.Resolver):
     EXAMPLES = (
         kit.Example(kit.Work("W1", doi="10.5555/12345678"), urls=["https://doi.org/10.5555/12345678"]),
         kit.Example(
-            kit.Work("W2", doi="10.1002/(SICI)8<6::A>2-#"), urls=["https://doi.org/10.1002/(SICI)8%3C6::A%3E2-%23"]
+            kit.Work("W2", doi="10.1002/(SICI)<::A>2-#"), urls=["https://doi.org/10.1002/(SICI)%3C::A%3E2-%23"]
         ),
         kit.Example(kit.Work("W3", doi="10.48550/arXiv.2401.00001", arxiv_id="2401.00001")),
         kit.Example(kit.Work("W4")),

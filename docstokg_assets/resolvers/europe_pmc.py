@@ -30,18 +30,23 @@ class EuropePmcResolver(kit.ApiResolver):
     api_host = "www.ebi.ac.uk"
     EXAMPLES = (
         kit.Example(_WORK, [{"resultList": {"result": [_RESULT]}}], _URLS),
-        # another article
-        kit.Example(_WORK, [{"resultList": {"result": [_RESULT | {"pmcid": "PMC1"}]}}]),
+        kit.Example(_WORK, [{"resultList": {"result": [_RESULT | {"pmcid": "PMC1"}]}}]),  # another article
         kit.Example(_WORK, [{"hitCount": 0, "resultList": {"result": []}}]),
         kit.Example(_WORK, [{"errCode": 404, "errMsg": "Invalid page size"}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W2", doi="10.5555/1", oa_status="closed")),
     )
 
-    def applies(self, work: kit.Work) -> bool:
-        return _query(work) is not None
+    def item(self, work: kit.Work) -> str | None:
+        """The query for a work."""
+        if work.pmcid:
+            return f"PMCID:{work.pmcid}"
+        if work.pmid:
+            return f"(EXT_ID:{work.pmid} AND SRC:MED)"
+        # OpenAlex lists the PMID of what PubMed holds; for works that are not in OpenAlex, the DOI may be known here
+        return f"DOI:{kit.phrase(work.doi)}" if work.doi and work.oa_status is None else None
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
-        return kit.batchable_request(_query(work) or "", _MOST, _search)
+        return kit.batchable_request(self.item(work) or "", _MOST, _search)
 
     def failure(self, response: kit.Response) -> kit.ResolverResult | None:
         """An error may come with status 200."""
@@ -55,7 +60,9 @@ class EuropePmcResolver(kit.ApiResolver):
         return (candidate for result in results if _is(result, work) for candidate in self._candidates(result))
 
     def _candidates(self, result: kit.JsonObject) -> kit.Candidates:
-        version, license_ = _version(result), result.get("license")
+        manuscript = any(result.get(name) == "Y" for name in _MANUSCRIPT)
+        version, license_ = "acceptedVersion" if manuscript else "publishedVersion", result.get("license")
+        version = "submittedVersion" if result.get("source") == "PPR" else version
         for place in kit.objects(kit.dig(result, "fullTextUrlList", "fullTextUrl")):
             if place.get("documentStyle") == "pdf" and place.get("availabilityCode") in _OPEN:
                 yield from self.file(place.get("url"), license_=license_, version=version)
@@ -70,22 +77,7 @@ def _search(queries: Sequence[str]) -> kit.Request:
     return kit.api_request(f"{_REST}/search", query)
 
 
-def _query(work: kit.Work) -> str | None:
-    if work.pmcid:
-        return f"PMCID:{work.pmcid}"
-    if work.pmid:
-        return f"(EXT_ID:{work.pmid} AND SRC:MED)"
-    # OpenAlex lists the PMID of what PubMed holds; for works that are not in OpenAlex, the DOI may be known here
-    return f"DOI:{kit.phrase(work.doi)}" if work.doi and work.oa_status is None else None
-
-
 def _is(result: kit.JsonObject, work: kit.Work) -> bool:
     if work.pmcid:
         return kit.normalize_pmcid(result.get("pmcid")) == work.pmcid
     return result.get("pmid") == work.pmid if work.pmid else kit.names_doi(result.get("doi"), work.doi or "")
-
-
-def _version(result: kit.JsonObject) -> str:
-    if result.get("source") == "PPR":
-        return "submittedVersion"
-    return "acceptedVersion" if any(result.get(name) == "Y" for name in _MANUSCRIPT) else "publishedVersion"

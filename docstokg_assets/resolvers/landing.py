@@ -18,7 +18,7 @@ _LOCATIONS = (
 )
 _GIVEN = ("https://press.example/a.pdf?download=1", "https://press.example/article/1")
 _PAGE, _PREPRINT = "https://link.springer.com/article/10.1007/s1-2", "https://arxiv.org/abs/2401.00001"
-_PDF = "https://link.springer.com/content/pdf/10.1007/s1-2.pdf"
+_PDFS = ["https://link.springer.com/content/pdf/10.1007/s1-2.pdf", "https://export.arxiv.org/pdf/2401.00001"]
 
 
 @kit.register("landing")
@@ -29,9 +29,7 @@ class LandingResolver(kit.Resolver):
     EXAMPLES = (
         kit.Example(kit.Work("W1", locations=_LOCATIONS), urls=[f"https://repo{n}.example/" for n in range(3)]),
         kit.Example(kit.Work("url-1", urls=_GIVEN), urls=_GIVEN),
-        kit.Example(
-            kit.Work("url-2", urls=(_PAGE, _PREPRINT)), urls=[_PDF, _PAGE, "https://export.arxiv.org/pdf/2401.00001"]
-        ),
+        kit.Example(kit.Work("url-2", urls=(_PAGE, _PREPRINT)), urls=[_PDFS[0], _PAGE, _PDFS[1]]),
         kit.Example(kit.Work("W3", locations=(kit.Location("javascript:alert(1)", None, True),))),
     )
 

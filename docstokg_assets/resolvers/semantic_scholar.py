@@ -40,18 +40,19 @@ class SemanticScholarResolver(kit.ApiResolver):
         kit.Example(kit.Work("W3")),
     )
 
-    def applies(self, work: kit.Work) -> bool:
-        return _paper_id(work) is not None
+    def item(self, work: kit.Work) -> str | None:
+        known = {"DOI": work.doi, "ARXIV": work.arxiv_id, "PMID": work.pmid}
+        return next((f"{kind}:{value}" for kind, value in known.items() if value), None)
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
         key = context.api_keys.get(self.name)
-        return kit.batchable_request(_paper_id(work) or "", _MOST, _papers, key, is_for_all=_none_is_known)
+        return kit.batchable_request(self.item(work) or "", _MOST, _papers, key, is_for_all=_none_is_known)
 
     def failure(self, response: kit.Response) -> kit.ResolverResult | None:
         return kit.nothing("none of the papers is known") if _none_is_known(response) else super().failure(response)
 
     def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
-        item = _paper_id(work) or ""
+        item = self.item(work) or ""
         requested = response.items or (item,)
         if not isinstance(data, list) or len(data) != len(requested):
             return None
@@ -71,8 +72,3 @@ def _papers(ids: Sequence[str], key: str | None) -> kit.Request:
 
 def _none_is_known(response: kit.Response) -> bool:
     return response.status == 400 and "No valid paper ids" in str(kit.dig(kit.json_of(response), "error"))
-
-
-def _paper_id(work: kit.Work) -> str | None:
-    known = {"DOI": work.doi, "ARXIV": work.arxiv_id, "PMID": work.pmid}
-    return next((f"{kind}:{value}" for kind, value in known.items() if value), None)

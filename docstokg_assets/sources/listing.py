@@ -53,9 +53,8 @@ class BlockingDriver:
             while True:
                 if self._stop.is_set():
                     raise Interrupted("the run is being ended", url=request.url)
-                request = conversation.send(
-                    self._client.request_with_retries(request, self._log, stopped=self._stop.is_set)
-                )
+                response = self._client.request_with_retries(request, self._log, stopped=self._stop.is_set)
+                request = conversation.send(response)
         except StopIteration as done:
             result: T = done.value
             return result
