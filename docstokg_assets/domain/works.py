@@ -102,7 +102,7 @@ class UnreadableRecord(ValueError):
 
 
 def work_from_openalex(record: Any) -> Work:
-    """The work that an OpenAlex record describes. A strange field counts as absent; only a missing id is fatal."""
+    """The work that an OpenAlex record describes. An invalid field counts as absent; only a missing id is fatal."""
     raw = mapping(record)
     known = mapping(raw.get("ids"))
     work_id = ids.normalize_openalex_id(raw.get("id")) or ids.normalize_openalex_id(known.get("openalex"))

@@ -214,7 +214,7 @@ PLATFORMS: tuple[Rule, ...] = (
                 r"/file/d/([\w-]{10,80})/.*", r"/uc?export=download&id=\1",
                 "https://drive.google.com/uc?export=download&id=0a1b2c3d4e5f"),
 )
-# Names of buttons that say nothing of the platform; asked when nothing better was found.
+# Names of buttons that many platforms use; applied when no other rule found a PDF.
 BUTTONS: tuple[Rule, ...] = (
     anchor("pdf-download-button", "/articles/1-a-title.pdf", name="pdf-download-button"),
     anchor("class-download-pdf", "/uploads/12", name="download-pdf"),

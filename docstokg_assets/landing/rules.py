@@ -56,7 +56,7 @@ class Rule:
     template: str | None = None  # … what it matches is replaced by this
     label: re.Pattern[str] | None = None  # a pattern that must be found in the text of the link
     read: Reader | None = None  # extracts URLs from a longer text
-    certain: bool = False  # the page declares it: the surroundings of the link are not judged
+    certain: bool = False  # the page declares it: the surroundings of the link do not matter
 
 
 def pattern(text: str) -> re.Pattern[str] | None:
@@ -177,12 +177,12 @@ def _sciencedirect_state(script: str) -> Iterator[str]:
 
 
 def in_query(*names: str) -> Reader:
-    """Read parameters of a URL, as of a viewer that is told which file to show, or of a page that only counts visits."""
+    """Read the URLs that a viewer, a counter or a redirect page has as parameters."""
     return lambda url: (values[0] for name in names if (values := parse_qs(url.partition("?")[2]).get(name)))
 
 
 def _scripted_hops(script: str) -> Iterator[str]:
-    """Where a short script sends every visitor. A long one does much else, and goes only where somebody clicks."""
+    """The redirect of a short script. A long script may redirect only after a click."""
     if len(script) < 1500 and "function" not in script and (match := _SCRIPTED_HOP.search(script)):
         yield unescaped(match[1])
 

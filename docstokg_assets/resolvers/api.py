@@ -129,7 +129,7 @@ class ApiResolver(Resolver):
     """One request per work, answered with JSON. A subclass writes `request` and `read`."""
 
     tier = Tier.DIRECT_OA
-    head_precheck = False  # the API names files, and a GET tells a page from a file as well
+    head_precheck = False  # the API names files, and a GET shows as well whether it is one
 
     def item(self, work: Work) -> str | None:
         """The id by which the provider is queried for a work; None when it cannot know the work."""
@@ -158,6 +158,10 @@ class ApiResolver(Resolver):
 
     def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
         """The candidates in an answer; None when it does not have the documented form. `data` is its JSON."""
+        raise NotImplementedError
+
+    def copies(self, record: JsonObject) -> Candidates:
+        """The candidates in a record of the work, where `read` is inherited."""
         raise NotImplementedError
 
     def file(self, value: Any, target: Target = Target.PDF, license_: Any = None, **fields: Any) -> Candidates:
@@ -196,10 +200,6 @@ class IndexResolver(ApiResolver):
         """The DOIs of a record; it is used when the work's DOI is among them."""
         return values_at(record, self.doi_key)
 
-    def copies(self, record: JsonObject) -> Candidates:
-        """The candidates in a record of the work."""
-        raise NotImplementedError
-
     def copies_at(self, urls: Iterable[Any], license_: Any = None, **fields: Any) -> Candidates:
         """Candidates for URLs of unknown type: a file if it looks like one, else a landing page, which is for a later tier.
 
@@ -220,6 +220,7 @@ class DepositResolver(ApiResolver):
     doi_pattern: ClassVar[re.Pattern[str]]  # group 1: the number
     page_pattern: ClassVar[re.Pattern[str]]  # group 1: the number
     record_url: ClassVar[str]  # {}: the number
+    record_at: ClassVar[tuple[str, ...]] = ()  # the keys that lead to the record in a good answer
     needed: ClassVar[str]  # a key that every record has
 
     def item(self, work: Work) -> str | None:
@@ -232,13 +233,5 @@ class DepositResolver(ApiResolver):
         return api_request(self.record_url.format((self.item(work) or "").lower()))
 
     def read(self, data: Any, work: Work, response: Response) -> Candidates | None:
-        record = self.record(mapping(data))
+        record = mapping(dig(data, *self.record_at))
         return self.copies(record) if self.needed in record else None
-
-    def record(self, data: JsonObject) -> JsonObject:
-        """The record in a good answer."""
-        return data
-
-    def copies(self, record: JsonObject) -> Candidates:
-        """The candidates in a record."""
-        raise NotImplementedError

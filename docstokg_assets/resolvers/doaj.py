@@ -41,7 +41,7 @@ class DoajResolver(kit.IndexResolver):
 
     def applies(self, work: kit.Work) -> bool:
         known = any(place.is_oa and place.pdf_url and place.source_type == "journal" for place in work.locations)
-        return kit.indexed_doi(work) is not None and work.oa_status in _LISTED and not known
+        return super().applies(work) and work.oa_status in _LISTED and not known
 
     def search(self, doi: str, context: kit.ResolverContext) -> kit.Request:
         query = quote(f"bibjson.identifier.id:{kit.phrase(doi)}", safe="")

@@ -24,7 +24,7 @@ _URLS = ["https://export.arxiv.org/pdf/2401.00001v2", _REPOSITORY_PDF, _PDF, "ht
 class OpenAlexResolver(kit.Resolver):
     tier = kit.Tier.DIRECT_OA
     default_rank = 20
-    head_precheck = False  # `pdf_url` is a file; a HEAD tells nothing that the GET does not
+    head_precheck = False  # `pdf_url` is a file; a HEAD adds nothing to the GET
     EXAMPLES = (
         kit.Example(kit.Work("W1", locations=_LOCATIONS), urls=_URLS),
         kit.Example(kit.Work("W2", locations=(kit.Location("https://doi.org/10.5555/2", None, True),))),

@@ -55,8 +55,13 @@ class PmcResolver(kit.ApiResolver):
         kit.Example(kit.Work("W4", doi="10.5555/1", oa_status="closed")),
     )
 
+    def item(self, work: kit.Work) -> str | None:
+        """The id that the converter takes. A DOI only when the work may be in PubMed, and without a comma, which would end it."""
+        may_be_known = work.doi and "," not in work.doi and work.oa_status is None
+        return work.pmid or (work.doi if may_be_known else None)
+
     def applies(self, work: kit.Work) -> bool:
-        return bool(work.pmcid) or _known_id(work) is not None
+        return bool(work.pmcid) or super().applies(work)
 
     def ask_tier(self, work: kit.Work) -> kit.Tier:
         """With a PMCID the usual file is tried first; other versions of it are looked up late."""
@@ -74,14 +79,14 @@ class PmcResolver(kit.ApiResolver):
         return (yield from super().resolve(work, context))
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
-        kind, value = _known_id(work) or ("doi", "")
-        return kit.batchable_request(value, _MOST[kind], _convert, kind, context.contact_email or "")
+        kind = "pmid" if work.pmid else "doi"
+        return kit.batchable_request(self.item(work) or "", _MOST[kind], _convert, kind, context.contact_email or "")
 
     def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         """The files of the PMCID in an answer of the id converter."""
         if not isinstance(records := kit.dig(data, "records"), list):
             return None
-        value = (_known_id(work) or ("", ""))[1].lower()
+        value = (self.item(work) or "").lower()
         own = (record for record in kit.objects(records) if str(record.get("requested-id")).lower() == value)
         pmcid = kit.normalize_pmcid(next(own, {}).get("pmcid"))
         return self._usual(pmcid) if pmcid else iter(())
@@ -123,11 +128,3 @@ def _convert(ids: Sequence[str], kind: str, contact: str) -> kit.Request:
     """The request to the id converter, which takes many ids of one kind."""
     query = {"ids": ",".join(ids), "idtype": kind, "format": "json", "tool": "DocsToKG", "email": contact}
     return kit.api_request(f"https://{_CONVERTER}/tools/idconv/api/v1/articles/", query)
-
-
-def _known_id(work: kit.Work) -> tuple[str, str] | None:
-    """Kind and value of an id that the converter takes. A DOI only when the work may be in PubMed, and without a comma, which
-    would end it."""
-    if work.pmid:
-        return "pmid", work.pmid
-    return ("doi", work.doi) if work.doi and "," not in work.doi and work.oa_status is None else None

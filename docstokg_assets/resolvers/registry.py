@@ -73,7 +73,7 @@ class Budget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResolverContext:
-    """What the run tells a resolver."""
+    """What a resolver receives from the run."""
 
     contact_email: str | None = None
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)

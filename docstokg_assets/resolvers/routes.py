@@ -46,7 +46,7 @@ FILE_ROUTES = (
     # the address on figshare.com stands behind a firewall challenge
     _route(r"(?:www\.)?figshare\.com/ndownloader/files/([0-9]+)", r"ndownloader.figshare.com/files/\1",
            "figshare.com/ndownloader/files/7", "ndownloader.figshare.com/files/7", any_file=True),
-    # PMC's pages are walled (the pmc resolver asks its open bucket); the publishers' APIs need tokens of theirs
+    # PMC's pages are walled, and the pmc resolver uses its open bucket; these APIs need the publisher's token
     _route(r"(?:pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov/pmc)/.*", None, "pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/1.pdf",
            any_file=True),
     _route(r"api\.(?:elsevier|wiley)\.com/.*", None, "api.elsevier.com/content/article/pii/S1", any_file=True),

@@ -70,11 +70,9 @@ class WaybackResolver(kit.Resolver):
         found: list[kit.Candidate] = []
         for dead in context.dead_urls[: self.settings.max_urls]:
             response = yield kit.api_request("https://web.archive.org/cdx/search/cdx", {"url": dead, **_QUERY})
-            failed = kit.failure(response)
             rows = kit.json_of(response)
-            if failed is None and not isinstance(rows, list):
-                failed = kit.bad_answer("the Wayback index did not answer with a list")
-            if failed:
+            no_list = None if isinstance(rows, list) else kit.bad_answer("the Wayback index did not answer with a list")
+            if failed := kit.failure(response) or no_list:
                 return kit.ResolverResult(tuple(found), failed.reason, failed.note)
             found.extend(self._candidates(rows))
         key = context.api_keys.get(self.name)

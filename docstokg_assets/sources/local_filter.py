@@ -1,7 +1,7 @@
-"""An OpenAlex filter applied to records at hand, for sources that cannot be asked to filter. Refuses what it cannot judge.
+"""Apply an OpenAlex filter to local records, as of a snapshot. Refuses filters that it cannot evaluate.
 
-A name is the way through the record (`topics.id`, `open_access.is_oa`); values are compared as the API does: without case, ids
-without their address, `|` between alternatives, `!` for "not". Names of the API that no record holds are not known here.
+A name is a path in the record (`topics.id`, `open_access.is_oa`). Values are compared as the API does: without case, ids
+without their URL, `|` between alternatives, `!` for "not". Filters of the API that no record contains are unknown here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from docstokg_assets.domain.json_access import mapping, values_at
 from resources.settings import SettingsError
 
 _DATES = ("from_publication_date", "to_publication_date")
-# Names of the API that are short for a way through the record.
+# Filters of the API that are short for a path in the record.
 _WAYS = {name: f"authorships.{name}" for name in ("author.id", "institutions.id")}
 _WAYS |= {"openalex": "id", **{name: f"open_access.{name}" for name in ("is_oa", "oa_status")}}
 _LOCATION = (

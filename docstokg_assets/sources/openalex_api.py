@@ -86,7 +86,7 @@ class OpenAlexApi:
         if dates:
             parts += [f"from_publication_date:{dates.first}", f"to_publication_date:{dates.last}"]
         url = f"{_list_url(','.join(parts), self._per_page)}&cursor={quote(cursor, safe='*')}"
-        # Whoever asks for a list wants to know what is new in it.
+        # not from the cache: new works are wanted
         response = yield replace(self._request(url), cache=False)
         page = self._read_page(response)
         # A slice that fits on its first page needs no second request to learn that nothing follows.
