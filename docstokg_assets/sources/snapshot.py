@@ -7,11 +7,12 @@ that breaks off is set aside from there on, and its folder does not count as rea
 from __future__ import annotations
 
 import datetime as dt
+import io
 import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -81,14 +82,14 @@ class Snapshot:
         read = self._parquet if part.name.endswith(".parquet") else self._lines
         number = 0
         try:
-            for number, record in read(part.name, year, keep):
+            for number, raw in read(part.name, year, keep):
                 try:
-                    if isinstance(record, orjson.JSONDecodeError):
-                        raise UnreadableRecord(f"not JSON: {record}")
+                    record = orjson.loads(raw) if isinstance(raw, bytes) else raw
                     if keep(record) and ((work := work_from_openalex(record)).year == year or year is None):
                         yield work
-                except UnreadableRecord as error:
-                    set_aside.append(SetAside(f"{part.name} record {number}", str(error)))
+                except (UnreadableRecord, orjson.JSONDecodeError) as error:
+                    cause = str(error) if isinstance(error, UnreadableRecord) else f"not JSON: {error}"
+                    set_aside.append(SetAside(f"{part.name} record {number}", cause))
         except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
             cause = f"the file breaks off after record {number}: {str(error).splitlines()[0][:200]}"
             set_aside.append(SetAside(part.name, cause))
@@ -98,13 +99,10 @@ class Snapshot:
         # Most lines are of another year; looking for the year in the text is far cheaper than reading all JSON.
         wanted = None if year is None else re.compile(rb'"publication_(?:year":\s*%d\b|date":\s*"%d-)' % (year, year))
         with self._folder.stream(name) as stream:
-            for number, line in enumerate(_lines_of(stream), start=1):
-                if not line.strip() or (wanted is not None and not wanted.search(line) and line.endswith(b"}")):
-                    continue
-                try:
-                    yield number, orjson.loads(line)
-                except orjson.JSONDecodeError as error:
-                    yield number, error
+            for number, ended in enumerate(io.BufferedReader(cast(io.RawIOBase, stream), 1 << 20), start=1):
+                line = ended.rstrip(b"\n")
+                if line.strip() and (wanted is None or wanted.search(line) or not line.endswith(b"}")):
+                    yield number, line
 
     def _parquet(self, name: str, year: int | None, keep: LocalFilter) -> Iterator[tuple[int, Any]]:
         with self._folder.random_access(name) as opened:
@@ -139,13 +137,3 @@ class Snapshot:
         except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
             cause = str(error).splitlines()[0][:200]
             raise SourceError(f"{name} cannot be read: {cause}.", "Copy the file again.") from None
-
-
-def _lines_of(stream: Any) -> Iterator[bytes]:
-    """Lines without their ends; only what one reading brought is held."""
-    rest = b""
-    while data := stream.read(1 << 20):
-        *lines, rest = (rest + bytes(data)).split(b"\n")
-        yield from lines
-    if rest:
-        yield rest
