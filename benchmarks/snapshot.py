@@ -56,7 +56,7 @@ def measure(snapshot: Snapshot, root: Path) -> None:
     resolvers = resolvers_of(config)
 
     def works() -> Iterator[Work]:
-        return works_of_snapshot(snapshot, YEAR, None, LocalFilter(""), None, Collected())
+        return works_of_snapshot(snapshot, YEAR, None, LocalFilter(""), Collected())
 
     with Catalog.open(root / "catalog.sqlite3") as catalog:
         stage("read alone", lambda: sum(1 for _ in works()))

@@ -85,8 +85,7 @@ def normalize_arxiv(value: Any) -> str | None:
     rest = _stripped(value)
     if prefix := _ARXIV_PREFIX.match(rest):
         rest = unquote(rest[prefix.end() :])
-    match = _ARXIV.fullmatch(rest.rstrip(".,;"))
-    if match is None:
+    if (match := _ARXIV.fullmatch(rest.rstrip(".,;"))) is None:
         return None
     archive, _, number = match[1].rpartition("/")
     name, dot, subject = archive.lower().partition(".")
@@ -95,11 +94,6 @@ def normalize_arxiv(value: Any) -> str | None:
 
 def arxiv_without_version(arxiv_id: str) -> str:
     return re.sub(r"v[0-9]+$", "", arxiv_id)
-
-
-def arxiv_doi(arxiv_id: str) -> str:
-    """The DOI under which DataCite, and so OpenAlex, knows a paper of arXiv."""
-    return f"10.48550/arxiv.{arxiv_without_version(arxiv_id)}"
 
 
 def normalize_pmcid(value: Any) -> str | None:
@@ -161,8 +155,7 @@ def _without_trailing_punctuation(doi: str) -> str:
     """Sentences end in stops and brackets; so do some DOIs, and there the bracket has its partner."""
     while doi:
         last = doi[-1]
-        opening = _PAIRS.get(last)
-        unbalanced = opening is not None and doi.count(last) > doi.count(opening)
+        unbalanced = last in _PAIRS and doi.count(last) > doi.count(_PAIRS[last])
         if not (unbalanced or last in ".,;:'\"/’”»" or last.isspace()):
             break
         doi = doi[:-1]

@@ -33,6 +33,19 @@ def dig(value: Any, *keys: str) -> Any:
     return value
 
 
+def values_at(value: Any, way: str) -> Iterator[Any]:
+    """The values under nested keys (`topics.id`), from every item where a value on the way is a list; None where a key is
+    missing."""
+    if isinstance(value, list):
+        for item in value:
+            yield from values_at(item, way)
+    elif way:
+        key, _, rest = way.partition(".")
+        yield from values_at(mapping(value).get(key), rest)
+    else:
+        yield value
+
+
 def text(value: Any, limit: int = 256) -> str | None:
     """One line without control characters and lone surrogates (databases refuse both), cut at `limit`; never empty."""
     if not isinstance(value, str):

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"~([0-9]{1,9})\.[a-z0-9]+\Z")
 _EXTENSION = re.compile(r"[a-z0-9]{1,8}")
 _EXTENDED_NAME = re.compile(r"(?ai)filename\*\s*=\s*[\w-]{0,40}'[^']{0,40}'([^;\s]{1,500})")  # RFC 5987
 _PLAIN_NAME = re.compile(r'(?i)filename\s*=\s*("[^"]{0,500}"|[^;\s"]{1,500})')
-USUAL = {  # the first one where nobody says more
+USUAL = {  # the first one by default
     Kind.PDF: (".pdf",),
     Kind.PDF_UNKNOWN: (".pdf",),
     Kind.HTML: (".html", ".htm", ".xhtml"),

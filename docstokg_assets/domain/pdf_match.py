@@ -176,7 +176,9 @@ def _names_our_work(work: Work, said: str) -> bool:
 def _identifier_of_another(work: Work, facts: PdfFacts) -> str | None:
     """The DOI of the metadata, else the only one on the first pages (of several, the others are references); or arXiv's stamp."""
     named = _dois("\n".join(facts.metadata.values())) or _dois(facts.text)
-    others = {doi for doi in named if work.doi is None or not _one_family(doi, work.doi.casefold())}
+    ours = work.doi.casefold() if work.doi else "?"
+    # a DOI that begins with the other is a version, a part, or cut by a line break
+    others = {doi for doi in named if not (doi.startswith(ours) or ours.startswith(doi))}
     if len(others) == 1:
         return f"DOI {others.pop()}"
     stamp = _ARXIV_STAMP.search(facts.text)
@@ -188,11 +190,6 @@ def _identifier_of_another(work: Work, facts: PdfFacts) -> str | None:
 def _dois(text: str) -> set[str]:
     found = (normalize_doi(match) for match in _DOI.findall(text))
     return {doi.casefold() for doi in found if doi is not None}
-
-
-def _one_family(one: str, other: str) -> bool:
-    """Whether one DOI begins with the other: a version, a part, or a DOI that a line break has cut."""
-    return one.startswith(other) or other.startswith(one)
 
 
 def _title_likeness(title: str | None, facts: PdfFacts) -> float | None:

@@ -60,7 +60,7 @@ class Candidate:
     referer: str | None = None
     version: str | None = None
     license: str | None = None
-    checksum: str | None = None  # `md5:<hex>`, `sha1:…` or `sha256:…`, where whoever names the copy says so
+    checksum: str | None = None  # `md5:<hex>`, `sha1:…` or `sha256:…`, if the provider gives one
     hop: int = 0  # landing pages that lie between the plan and this URL
     captured_from: str | None = None  # the URL that an archive captured
     instead_of: str | None = None  # a URL that redirects to this one, and so need not be tried

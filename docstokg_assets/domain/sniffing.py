@@ -23,7 +23,7 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 
 
 def sniff(start: bytes, content_type: str | None) -> Kind | None:
-    """The kind of a body that begins with `start` (at least SNIFF_BYTES of it, or all); None when it is none of ours.
+    """The kind of a body that begins with `start` (at least SNIFF_BYTES of it, or all); None for any other.
 
     XML counts only when its root is that of an article: feeds, error messages and metadata are no full text.
     """

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
 from docstokg_assets.domain import identifiers as ids
-from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.json_access import items, mapping, objects, text
 from resources.http.redact import without_credentials
 
 MAX_LOCATIONS = 200
@@ -102,7 +102,7 @@ class UnreadableRecord(ValueError):
 
 
 def work_from_openalex(record: Any) -> Work:
-    """The work that an OpenAlex record describes. A strange field counts as absent; only a missing id is fatal."""
+    """The work that an OpenAlex record describes. An invalid field counts as absent; only a missing id is fatal."""
     raw = mapping(record)
     known = mapping(raw.get("ids"))
     work_id = ids.normalize_openalex_id(raw.get("id")) or ids.normalize_openalex_id(known.get("openalex"))
@@ -111,13 +111,16 @@ def work_from_openalex(record: Any) -> Work:
     doi = ids.normalize_doi(raw.get("doi")) or ids.normalize_doi(known.get("doi"))
     open_access = mapping(raw.get("open_access"))
     is_oa = open_access.get("is_oa")
-    places = list(_raw_locations(raw))
-    date = text(raw.get("publication_date"), 10)
+    # the best location first; OpenAlex repeats it, and the primary one, in `locations`
+    best, primary = mapping(raw.get("best_oa_location")), mapping(raw.get("primary_location"))
+    places = [best, *objects(raw.get("locations")), primary]
+    date = text(raw.get("publication_date"), 10) or ""
+    date = date if _DATE.fullmatch(date) else ""
     return Work(
         work_id=work_id,
         title=plain_title(raw.get("title")) or plain_title(raw.get("display_name")),
-        year=_year(raw.get("publication_year"), date),
-        publication_date=date if date and _DATE.fullmatch(date) else None,
+        year=_year(raw.get("publication_year")) or _year(date[:4]),
+        publication_date=date or None,
         doi=doi,
         arxiv_id=ids.normalize_arxiv(known.get("arxiv")) or ids.normalize_arxiv(doi) or _arxiv_id_among(places),
         pmid=ids.normalize_pmid(known.get("pmid")),
@@ -147,18 +150,8 @@ def kept_url(value: Any) -> str | None:
     return None if url is None else without_credentials(url)
 
 
-def _year(value: Any, date: str | None) -> int | None:
-    for candidate in (value, date[:4] if date and _DATE.fullmatch(date) else None):
-        if isinstance(candidate, int | str | float) and _YEAR.fullmatch(str(candidate)):
-            return int(float(candidate))
-    return None
-
-
-def _raw_locations(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The best location first. OpenAlex repeats it, and the primary one, in `locations`."""
-    yield mapping(raw.get("best_oa_location"))
-    yield from map(mapping, items(raw.get("locations")))
-    yield mapping(raw.get("primary_location"))
+def _year(value: Any) -> int | None:
+    return int(float(value)) if isinstance(value, int | str | float) and _YEAR.fullmatch(str(value)) else None
 
 
 def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:
@@ -170,18 +163,14 @@ def _locations(places: list[Mapping[str, Any]]) -> tuple[Location, ...]:
         if spelt in read:  # repeated word for word
             continue
         read.add(spelt)
-        location = _location(place)
-        if location.pdf_url or location.landing_url:
-            found.setdefault((location.pdf_url, location.landing_url), location)
+        landing_url, pdf_url = kept_url(place.get("landing_page_url")), kept_url(place.get("pdf_url"))
+        if (pdf_url, landing_url) in found or not (pdf_url or landing_url):
+            continue
+        source, version = mapping(place.get("source")), text(place.get("version"), 32)
+        name, kind = text(source.get("display_name")), text(source.get("type"), 32)
+        rights = (place.get("is_oa") is True, version, text(place.get("license"), 64))
+        found[pdf_url, landing_url] = Location(landing_url, pdf_url, *rights, name, kind)
     return tuple(sorted(found.values(), key=lambda location: not location.is_oa)[:MAX_LOCATIONS])
-
-
-def _location(place: Mapping[str, Any]) -> Location:
-    source, is_oa = mapping(place.get("source")), place.get("is_oa") is True
-    landing_url, pdf_url = kept_url(place.get("landing_page_url")), kept_url(place.get("pdf_url"))
-    version, license_ = text(place.get("version"), 32), text(place.get("license"), 64)
-    name, source_type = text(source.get("display_name")), text(source.get("type"), 32)
-    return Location(landing_url, pdf_url, is_oa, version, license_, name, source_type)
 
 
 def _arxiv_id_among(places: list[Mapping[str, Any]]) -> str | None:

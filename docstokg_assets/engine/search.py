@@ -32,7 +32,7 @@ from docstokg_assets.engine.download import (
 from docstokg_assets.engine.search_state import Failure, KeptCopy, SearchState, conclude, error_details
 from docstokg_assets.landing.extract import extract
 from docstokg_assets.landing.walls import recognise_wall, wall_at
-from docstokg_assets.resolvers.answers import license_name
+from docstokg_assets.resolvers.api import license_name
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult, make_plan
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
-
-from lxml.html import HtmlElement
 
 from docstokg_assets.domain.plans import Target
 from docstokg_assets.landing.link_scoring import ENOUGH, rejection_reason, score_link, unusable_reason
@@ -85,11 +83,10 @@ class _Finds:
                 good.setdefault(canonical_url(link), Link(link, rule.technique))
             elif is_file:
                 self.reject(link, rule.technique, why)
-        if not rule.certain and len(good) > _MANY:
-            for one in good.values():
+        for key, one in good.items():
+            if not rule.certain and len(good) > _MANY:
                 self.reject(one.url, one.technique, "list")
-        else:
-            for key, one in good.items():
+            else:
                 self.links[rule.target].setdefault(key, one)
 
     def reject(self, link: str, technique: str, why: str) -> None:
@@ -112,18 +109,15 @@ class _Finds:
                 scored[key] = (score, link)
         best = max((score for score, _ in scored.values()), default=0)
         near = sorted((one for one in scored.values() if one[0] >= best - 1), key=lambda one: -one[0])
+        lists_works = "citation_title" not in self._page.metas and _LIST_ADDRESS.search(urlsplit(self._page.url).path)
         for _, link in near:
-            if len(near) > _MANY_GUESSES or len(scored) > _MANY or _lists_works(self._page):
+            if len(near) > _MANY_GUESSES or len(scored) > _MANY or lists_works:
                 self.reject(link, GUESSED, "list")
             else:
                 self.links[Target.PDF].setdefault(canonical_url(link), Link(link, GUESSED))
 
     def best(self, target: Target) -> tuple[Link, ...]:
         return tuple(self.links[target].values())[:MAX_LINKS]
-
-
-def _lists_works(page: Page) -> bool:
-    return "citation_title" not in page.metas and bool(_LIST_ADDRESS.search(urlsplit(page.url).path))
 
 
 def extract(page: bytes, content_type: str | None, url: str) -> Found:
@@ -139,10 +133,9 @@ def extract(page: bytes, content_type: str | None, url: str) -> Found:
         finds.guess()
     itself = _is_full_text(read)
     html = finds.best(Target.HTML) or ((Link(url, ITSELF),) if itself else ())
-    links = finds.links
-    known = {key for target in (Target.PDF, Target.XML) for key in links[target]}
+    known = finds.links[Target.PDF].keys() | finds.links[Target.XML].keys()
     rejected = (one for key, one in finds.rejected.items() if key not in known)
-    step = next(iter(links[Target.LANDING].values()), None)
+    step = next(iter(finds.best(Target.LANDING)), None)
     return Found(finds.best(Target.PDF), finds.best(Target.XML), html, step, itself, tuple(rejected)[:20])
 
 
@@ -151,7 +144,8 @@ def _is_full_text(page: Page) -> bool:
     paragraphs = [node for node in page.root.iter("p", "div") if node.tag == "p" or node.get("role") == "paragraph"]
     words = sum(len("".join(paragraph.itertext()).split()) for paragraph in paragraphs)
     parts = page.root.iter("section", "div", "article")
-    if words >= _FULL_TEXT_WORDS and any(_BODY.search(_named(node)) for node in parts):
+    names = (node.get(name, "")[:200] for node in parts for name in ("id", "class", "property", "itemprop"))
+    if words >= _FULL_TEXT_WORDS and any(map(_BODY.search, names)):
         return True
     if words >= _DECLARED_FULL_TEXT_WORDS:
         named = (value for name in _HTML_METAS for value in page.metas.get(name, ()))
@@ -165,10 +159,6 @@ def _is_full_text(page: Page) -> bool:
     headings = (words_of(heading) for heading in page.root.iter("h2", "h3", "h4"))
     sections = {match[1].lower() for heading in headings if (match := _SECTIONS.match(heading))}
     return words >= _FULL_TEXT_WORDS and len(sections) >= 3
-
-
-def _named(element: HtmlElement) -> str:
-    return " ".join(element.get(name, "")[:200] for name in ("id", "class", "property", "itemprop"))
 
 
 def _values(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
@@ -192,26 +182,25 @@ def _values(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
 
 def _looked_at(rule: Rule, page: Page) -> Iterator[tuple[str, Anchor | None]]:
     """The values of the page that a rule examines, each with the anchor or frame that has it, if any."""
-    if rule.on is On.ANCHOR:
-        for anchor in page.anchors:
-            applies = rule.part in anchor.lowered and (not rule.name or rule.name in anchor.names)
-            if applies and (rule.label is None or rule.label.search(anchor.words)):
-                yield anchor.address, anchor
-    elif rule.on is On.FRAME:
-        for source, element in page.frames:
-            if not rule.name or rule.name in element.get("type", "").lower():
-                yield source, Anchor(source, element, frozenset(), "")
-    else:
-        yield from ((value, None) for value in _plain_values(rule, page))
-
-
-def _plain_values(rule: Rule, page: Page) -> Iterable[str]:
     match rule.on:
+        case On.ANCHOR:
+            for anchor in page.anchors:
+                applies = rule.part in anchor.lowered and (not rule.name or rule.name in anchor.names)
+                if applies and (rule.label is None or rule.label.search(anchor.words)):
+                    yield anchor.address, anchor
+        case On.FRAME:
+            for source, element in page.frames:
+                if not rule.name or rule.name in element.get("type", "").lower():
+                    yield source, Anchor(source, element, frozenset(), "")
         case On.META | On.FIELD:
-            return (page.metas if rule.on is On.META else page.fields).get(rule.name, ())
+            named = page.metas if rule.on is On.META else page.fields
+            yield from ((value, None) for value in named.get(rule.name, ()))
         case On.LINK:
             rel, _, kind = rule.name.partition(" ")
-            return (href for rels, type_, href in page.links if rel in rels.split() and type_.startswith(kind))
+            yield from (
+                (href, None) for rels, type_, href in page.links if rel in rels.split() and type_.startswith(kind)
+            )
         case On.SCRIPT:
-            return (text for kind, text in page.scripts if not rule.name or kind == rule.name)
-    return (page.url,)
+            yield from ((text, None) for kind, text in page.scripts if not rule.name or kind == rule.name)
+        case On.ADDRESS:
+            yield page.url, None

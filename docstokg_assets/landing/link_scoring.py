@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from urllib.parse import unquote, urlsplit
 
 from lxml import html
@@ -140,27 +140,26 @@ def unusable_reason(link: str) -> str | None:
 
 def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None:
     """Why a link is not the article, or None when nothing speaks against it."""
-    if _names_another_work(page, link):
-        return "another-work"
-    if anchor is not None and _leads_elsewhere(page, anchor, link):
+    for kind, names in identities(link).items():
+        if (known := page.identities.get(kind)) and not any(_same(name, own) for name in names for own in known):
+            return "another-work"
+    offers_file = anchor is None or _label_score(anchor) >= 3 or any("pdf" in name for name in anchor.names)
+    if not offers_file and anchor and anchor.element.tag == "a" and _site(host_of(link)) != _site(page.host):
         return "elsewhere"
     parts = urlsplit(link)
     if _SUPPLEMENT_FOLDER.search(parts.path):
         return "supplement"
     file = unquote(parts.path.rstrip("/").rpartition("/")[2])
     spoken = (anchor.words, anchor.hints) if anchor else ()
-    if any(_OTHER_FILE.search(words) for words in spoken):
+    if any(map(_OTHER_FILE.search, spoken)):
         return "other-format"
-    heading = _heading(anchor.element) if anchor else ""
-    around = _names_around(anchor.element) if anchor else ""
+    heading, around = (_heading(anchor.element), _names_around(anchor.element)) if anchor else ("", "")
     # A link that offers the PDF of this very work may be inside elements of any name; supplements share its identifier.
     own = anchor is not None and _label_score(anchor) == ENOUGH and _names_this_work(page, link)
     for row in NOT_THE_ARTICLE:
-        if any(row.said.search(words) for words in spoken) or row.file.search(file):
-            return row.why
-        if row.around.search(around) and not (own and row.why != "supplement"):
-            return row.why
-        if row.by_heading and row.said.search(heading):
+        named = any(map(row.said.search, spoken)) or row.file.search(file)
+        inside = row.around.search(around) and not (own and row.why != "supplement")
+        if named or inside or (row.by_heading and row.said.search(heading)):
             return row.why
     return None
 
@@ -175,15 +174,9 @@ def score_link(page: Page, anchor: Anchor, link: str) -> int:
     if not offers_pdf or (path.endswith((".html", ".htm")) and said < ENOUGH):
         return 0  # a link to some other form of the text
     own = 3 * _names_this_work(page, link)
-    titled = 2 * (file == 3 and len(anchor.words) > 15 and anchor.words.lower() in _titles(page))
+    titled = 2 * (file == 3 and len(anchor.words) > 15 and anchor.words.lower() in page.titles)
     same_site = 1 if _site(host_of(link)) == _site(page.host) else -2
     return said + named + file + own + titled + same_site - _position_penalty(anchor.element)
-
-
-def _leads_elsewhere(page: Page, anchor: Anchor, link: str) -> bool:
-    """Whether a link leads to another site without offering a file there."""
-    offered = _label_score(anchor) >= 3 or any("pdf" in name for name in anchor.names)
-    return not offered and anchor.element.tag == "a" and _site(host_of(link)) != _site(page.host)
 
 
 def _label_score(anchor: Anchor) -> int:
@@ -201,13 +194,6 @@ def _text_score(words: str) -> int:
     return 3 if not others and _MEANS_FULL_TEXT.search(lowered) else 0
 
 
-def _names_another_work(page: Page, link: str) -> bool:
-    return any(
-        kind in page.identities and not any(_same(name, own) for name in names for own in page.identities[kind])
-        for kind, names in identities(link).items()
-    )
-
-
 def _names_this_work(page: Page, link: str) -> bool:
     """Whether the link contains an identifier of the page, or the last part of the page's URL."""
     pairs = ((name, page.identities.get(kind, ())) for kind, names in identities(link).items() for name in names)
@@ -221,21 +207,16 @@ def _same(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
 
 
-def _titles(page: Page) -> set[str]:
-    return page.titles | {title.lower() for title in page.metas.get("citation_title", ())}
-
-
 def _site(host: str) -> str:
     return ".".join(host.split(".")[-2:])
 
 
 def _names_around(element: html.HtmlElement) -> str:
-    names = []
-    for ancestor in islice((element, *islice(element.iterancestors(), _DEPTH)), _DEPTH):
-        if ancestor.tag in ("body", "html"):
-            break
-        names.append(f"{ancestor.get('class', '')} {ancestor.get('id', '')}"[:200])
-    return " ".join(names)
+    """The classes and ids of an element and those around it."""
+    nodes = takewhile(
+        lambda node: node.tag not in ("body", "html"), (element, *islice(element.iterancestors(), _DEPTH - 1))
+    )
+    return " ".join(f"{node.get('class', '')} {node.get('id', '')}"[:200] for node in nodes)
 
 
 def _heading(element: html.HtmlElement) -> str:

@@ -107,6 +107,7 @@ def read_page(page: bytes, content_type: str | None, url: str) -> Page | None:
         counts[element.tag] += 1
         if counts[element.tag] <= _MAX_OF_A_KIND:
             _gather(made, element)
+    made.titles.update(title.lower() for title in made.metas.get("citation_title", ()))
     own = " ".join(value for name in _IDENTIFYING for value in made.metas.get(name, ())[:5])
     made.identities = identities(f"{url} {own}")
     return made
@@ -165,9 +166,9 @@ def _text(page: bytes, content_type: str | None) -> str:
 def _detect(body: bytes) -> str:
     try:
         body.decode("utf-8")
+        return "utf-8"
     except UnicodeDecodeError:
         return "windows-1252"
-    return "utf-8"
 
 
 def _gather(page: Page, element: html.HtmlElement) -> None:

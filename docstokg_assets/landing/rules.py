@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any
 from urllib.parse import parse_qs, unquote, urljoin
 
@@ -55,28 +56,24 @@ class Rule:
     template: str | None = None  # … what it matches is replaced by this
     label: re.Pattern[str] | None = None  # a pattern that must be found in the text of the link
     read: Reader | None = None  # extracts URLs from a longer text
-    certain: bool = False  # the page declares it: the surroundings of the link are not judged
+    certain: bool = False  # the page declares it: the surroundings of the link do not matter
 
 
-def pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
-def _optional(text: str) -> re.Pattern[str] | None:
-    return pattern(text) if text else None
+def pattern(text: str) -> re.Pattern[str] | None:
+    return re.compile(text, re.IGNORECASE) if text else None
 
 
 def declared(name: str, target: Target, ending: str, match: str = "") -> Rule:
     """What a page declares in a meta element."""
     example, address = f'<meta name="{name}" content="/x/1.{ending}">', f"https://www.example.org/x/1.{ending}"
-    return Rule(name, target, On.META, example, address, name=name, match=_optional(match), certain=True)
+    return Rule(name, target, On.META, example, address, name=name, match=pattern(match), certain=True)
 
 
 def link(technique: str, name: str, href: str, match: str = "", target: Target = PDF) -> Rule:
     """What a page declares in a <link> element; `name` is its `rel` and its type."""
     rel, _, kind = name.partition(" ")
     example, expects = f'<link rel="{rel}" type="{kind}" href="{href}">', urljoin(EXAMPLE_PAGE, href)
-    return Rule(technique, target, On.LINK, example, expects, name=name, match=_optional(match), certain=True)
+    return Rule(technique, target, On.LINK, example, expects, name=name, match=pattern(match), certain=True)
 
 
 def script(technique: str, text: str, expects: str, read: Reader, target: Target = PDF, **fields: Any) -> Rule:
@@ -88,24 +85,25 @@ def script(technique: str, text: str, expects: str, read: Reader, target: Target
 
 def frame(technique: str, shown: str, expects: str, match: str = "", target: Target = PDF, **fields: Any) -> Rule:
     """What a frame shows; `name` is its type. `fields` are further fields of the Rule."""
-    return Rule(
-        technique, target, On.FRAME, f"<{shown}>", urljoin(EXAMPLE_PAGE, expects), match=_optional(match), **fields
-    )
+    address = urljoin(EXAMPLE_PAGE, expects)
+    return Rule(technique, target, On.FRAME, f"<{shown}>", address, match=pattern(match), **fields)
 
 
 def anchor(
     technique: str, href: str, part: str = "", match: str = "", template: str | None = None, *, name: str = "",
-    host: str = "", generator: str = "", label: str = "", says: str = "x", page: str = "", expects: str = "",
+    host: str = "", generator: str = "", label: str = "", says: str = "", page: str = "", expects: str = "",
     target: Target = PDF, attribute: str = "href",
 ) -> Rule:  # fmt: skip
-    """Something to click. The example is made of `href` (what `attribute` holds) and of what the link `says`."""
+    """Something to click. The example is made of `href` (what `attribute` holds) and of what the link `says`; a link to another
+    site must offer a PDF to be taken for one."""
     page = page or (f"https://{host}/a/1" if host else EXAMPLE_PAGE)
+    says = says or ("Download PDF" if target is PDF and href.startswith("http") else "x")
     example = f'<a class="{name}" {attribute}="{html.escape(href)}">{says}</a>'
     if generator:
         example = f'<meta name="generator" content="{generator}">{example}'
     return Rule(
         technique, target, On.ANCHOR, example, urljoin(page, expects or href), page, name, host, generator, part,
-        _optional(match), template, _optional(label), certain=target is STEP,
+        pattern(match), template, pattern(label), certain=target is STEP,
     )  # fmt: skip
 
 
@@ -131,15 +129,14 @@ def _json_ld_files(script: str) -> Iterator[str]:
 
 _STATE_KEYS = "pdfPath|pdfUrl|pdf_url|pdfURL|pdfLink|pdf_link|pdfHref|articlePdfUrl|fullTextPdfUrl|exportPdfDownloadUrl"
 _STATE_URL = re.compile(rf"[\"']?\b(?:{_STATE_KEYS})[\"']?\s{{0,9}}[:=]\s{{0,9}}[\"']([^\"'\s<>]{{4,1500}})[\"']")
-_SCIENCEDIRECT = tuple(
-    re.compile(rf'"{key}":"([^"\s]{{1,200}})"') for key in ("path", "pii", "pdfExtension", "md5", "pid")
-)
+_SCIENCEDIRECT_KEYS = ("path", "pii", "pdfExtension", "md5", "pid")
+_SCIENCEDIRECT = tuple(re.compile(rf'"{key}":"([^"\s]{{1,200}})"') for key in _SCIENCEDIRECT_KEYS)
 _NAMED_FILE = re.compile(r'"name":"[^"]{1,300}\.pdf"[^{}]{0,600}"downloadUrl":"([^"\s]{8,1000})"')
 _REFRESH_URL = pattern(
     r"^\s*(?:[0-9]|10)(?:\.[0-9]{0,3})?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s][^\"']{0,3000}?)[\"']?\s*$"
 )
-_SCRIPTED_HOP = pattern(
-    r"(?:window\.|document\.|top\.|self\.)?location(?:\.href)?\s{0,9}(?:=|\.replace\(|\.assign\()"
+_SCRIPTED_HOP = re.compile(
+    r"(?i)(?:window\.|document\.|top\.|self\.)?location(?:\.href)?\s{0,9}(?:=|\.replace\(|\.assign\()"
     r"\s{0,9}[\"']([^\"'\s]{1,3000})[\"']"
 )
 _JOURNAL_URL = re.compile(r"\bjournalURL\s{0,9}=\s{0,9}[\"'](https?://[^\"'\s]{4,1500})[\"']")
@@ -166,12 +163,9 @@ def unescaped(value: str) -> str:
         return value
 
 
-def _state_urls(script: str) -> Iterator[str]:
-    """Addresses that a page's script keeps under a name that says PDF."""
-    for match in list(_STATE_URL.finditer(script))[:20]:
-        url = unescaped(match[1])
-        if "pdf" in url.lower() or "stamp" in url:
-            yield url
+def _in_script(found: re.Pattern[str], most: int = 1) -> Reader:
+    """Read the first group of the first matches of a pattern."""
+    return lambda script: (unescaped(match[1]) for match in islice(found.finditer(script), most))
 
 
 def _sciencedirect_state(script: str) -> Iterator[str]:
@@ -182,37 +176,15 @@ def _sciencedirect_state(script: str) -> Iterator[str]:
         yield f"/{path}/{pii}{ending}?md5={md5}&pid={pid}"
 
 
-def _named_files(script: str) -> Iterator[str]:
-    for match in list(_NAMED_FILE.finditer(script))[:5]:
-        yield unescaped(match[1])
-
-
-def _viewed_file(address: str) -> Iterator[str]:
-    """The file that a viewer is told to show."""
-    told = parse_qs(address.partition("?")[2])
-    yield from (values[0] for key in ("file", "url", "src") if (values := told.get(key)))
-
-
-def wrapped_file(address: str) -> Iterator[str]:
-    """The file that a counting or leaving page is told to go on to."""
-    told = parse_qs(address.partition("?")[2])
-    for key in ("u", "url", "target", "redirect"):
-        yield from (value for value in told.get(key, ())[:1] if value.startswith("http") and ".pdf" in value.lower())
+def in_query(*names: str) -> Reader:
+    """Read the URLs that a viewer, a counter or a redirect page has as parameters."""
+    return lambda url: (values[0] for name in names if (values := parse_qs(url.partition("?")[2]).get(name)))
 
 
 def _scripted_hops(script: str) -> Iterator[str]:
-    """Where a short script sends every visitor. A long one does much else, and goes only where somebody clicks."""
+    """The redirect of a short script. A long script may redirect only after a click."""
     if len(script) < 1500 and "function" not in script and (match := _SCRIPTED_HOP.search(script)):
         yield unescaped(match[1])
-
-
-def _journal_url(script: str) -> Iterator[str]:
-    if match := _JOURNAL_URL.search(script):
-        yield match[1]
-
-
-def _unquoted(value: str) -> Iterator[str]:
-    yield unquote(value)
 
 
 # fmt: off
@@ -236,14 +208,14 @@ DECLARED: tuple[Rule, ...] = (
            f"/science/article/pii/{_PII}/pdfft?md5=0a1b&pid=1-s2.0-{_PII}-main.pdf", _sciencedirect_state,
            page=f"https://www.sciencedirect.com/science/article/pii/{_PII}", host="sciencedirect.com"),
     script("state-pdf-url", r'xplGlobal.document.metadata={"pdfUrl":"\/stamp\/stamp.jsp?tp=&arnumber=8730316"};',
-           "/stamp/stamp.jsp?tp=&arnumber=8730316", _state_urls),
+           "/stamp/stamp.jsp?tp=&arnumber=8730316", _in_script(_STATE_URL, 20), match=pattern("pdf|stamp")),
     script("state-named-file", '{"files":[{"name":"paper.pdf","size":1,"downloadUrl":"https://files.example.org/7"}]}',
-           "https://files.example.org/7", _named_files),
+           "https://files.example.org/7", _in_script(_NAMED_FILE, 5)),
 )
 
 FRAMES: tuple[Rule, ...] = (
     frame("viewer-frame", 'iframe src="/plugins/pdf.js/web/viewer.html?file=%2Fj%2Farticle%2Fdownload%2F1%2F2"',
-          "/j/article/download/1/2", r"viewer\.html\?|[?&]url=|/gview\?", read=_viewed_file),
+          "/j/article/download/1/2", r"viewer\.html\?|[?&]url=|/gview\?", read=in_query("file", "url", "src")),
     frame("typed-frame", 'embed type="application/pdf" src="/show/1"', "/show/1", name="application/pdf"),
     frame("file-frame", 'iframe src="/ielx7/1/2/3.pdf?tp=&amp;arnumber=3"', "/ielx7/1/2/3.pdf?tp=&arnumber=3",
           r"\.pdf(?:$|[?#])|/pdfdirect/|/getPDF\.jsp"),
@@ -284,11 +256,11 @@ HTML_RULES: tuple[Rule, ...] = (
 
 STEPS: tuple[Rule, ...] = (
     Rule("hidden-redirect", STEP, On.FIELD, '<input name="redirectURL" value="https%3A%2F%2Fjournal.example%2F1">',
-         "https://journal.example/1", name="redirecturl", read=_unquoted, certain=True),
+         "https://journal.example/1", name="redirecturl", read=lambda value: (unquote(value),), certain=True),
     Rule("meta-refresh", STEP, On.META, '<meta http-equiv="Refresh" content="0; URL=\'/science/1\'">',
          "https://www.example.org/science/1", name="refresh", match=_REFRESH_URL, template=r"\1", certain=True),
     script("script-redirect", 'window.location.href = "/science/1";', "/science/1", _scripted_hops, STEP, certain=True),
-    script("ovid-journal", 'var journalURL = "https://journal.example/1";', "https://journal.example/1", _journal_url,
+    script("ovid-journal", 'var journalURL = "https://journal.example/1";', "https://journal.example/1", _in_script(_JOURNAL_URL),
            STEP, page="https://insights.ovid.com/crossref", host="ovid.com", certain=True),
     frame("interstitial-frame", 'frameset><frame src="/j/article/viewPDFInterstitial/1/2"></frameset',
           "/j/article/viewPDFInterstitial/1/2", "viewPDFInterstitial", target=STEP),

@@ -96,8 +96,7 @@ def wall_at(url: str) -> Reason | None:
     """The kind of wall that a URL leads to, or None. Only host and path count: the query of an article's URL may name a login
     page to return from."""
     parts = urlsplit(url)
-    where = f"//{parts.netloc}{parts.path}"
-    return _first_found(where, ADDRESSES)
+    return _first_found(f"//{parts.netloc}{parts.path}", ADDRESSES)
 
 
 def _first_in(lowered: str, texts: tuple[tuple[str, Reason], ...]) -> Reason | None:

@@ -17,14 +17,18 @@ from docstokg_assets.domain.identifiers import (
     normalize_pmid,
     normalize_url,
 )
-from docstokg_assets.domain.json_access import JsonObject, dig, items, mapping, objects, text
+from docstokg_assets.domain.json_access import JsonObject, dig, items, mapping, objects, text, values_at
 from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.resolvers.answers import (
+from docstokg_assets.resolvers.api import (
+    ApiResolver,
+    DepositResolver,
+    IndexResolver,
     api_request,
     bad_answer,
     batchable_request,
     failure,
+    indexed_doi,
     json_of,
     license_name,
     names_doi,
@@ -32,7 +36,6 @@ from docstokg_assets.resolvers.answers import (
     phrase,
     result_of,
 )
-from docstokg_assets.resolvers.api import ApiResolver, DepositResolver, IndexResolver, indexed_doi
 from docstokg_assets.resolvers.registry import (
     Budget,
     Candidates,
@@ -63,7 +66,7 @@ __all__ += ["Budget", "KeyedSettings", "ResolverSettings", "Spent"]
 __all__ += ["build_resolvers", "clear_resolver_caches", "load_resolvers"]
 __all__ += ["answer", "api_request", "bad_answer", "batchable_request", "failure", "json_of"]
 __all__ += ["nothing", "phrase", "result_of"]
-__all__ += ["JsonObject", "dig", "items", "mapping", "objects", "text"]
+__all__ += ["JsonObject", "dig", "items", "mapping", "objects", "text", "values_at"]
 __all__ += ["indexed_doi", "license_name", "names_doi", "normalize_arxiv", "normalize_doi", "normalize_openalex_id"]
 __all__ += ["normalize_pmcid", "normalize_pmid", "normalize_url"]
 __all__ += ["BreakerOpen", "HostClosed", "RefusedError"]

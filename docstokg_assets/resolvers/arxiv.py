@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import docstokg_assets.resolvers as kit
 
 
@@ -16,15 +14,13 @@ class ArxivResolver(kit.Resolver):
     robots = False
     head_precheck = False
     EXAMPLES = (
-        kit.Example(kit.Work("W1", arxiv_id="2401.00001"), urls=["https://export.arxiv.org/pdf/2401.00001"]),
-        kit.Example(
-            kit.Work("W2", arxiv_id="hep-th/9901001v1"), urls=["https://export.arxiv.org/pdf/hep-th/9901001v1"]
-        ),
+        kit.Example(kit.Work("W1", arxiv_id="2401.00001v2"), urls=["https://export.arxiv.org/pdf/2401.00001v2"]),
+        kit.Example(kit.Work("W2", arxiv_id="hep-th/9901001"), urls=["https://export.arxiv.org/pdf/hep-th/9901001"]),
         kit.Example(kit.Work("W3")),
     )
 
     def applies(self, work: kit.Work) -> bool:
         return work.arxiv_id is not None
 
-    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
-        return (self.candidate(f"https://export.arxiv.org/pdf/{work.arxiv_id}", version="submittedVersion"),)
+    def candidates(self, work: kit.Work) -> kit.Candidates:
+        yield self.candidate(f"https://export.arxiv.org/pdf/{work.arxiv_id}", version="submittedVersion")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 import docstokg_assets.resolvers as kit
 
+_SEARCH = "https://api.base-search.net/cgi-bin/BaseHttpSearchInterface.fcgi"
 _OPEN = 1
 
 _WORK = kit.Work("W1", doi="10.5555/peerj.99001")
 _PAGE = "https://repository.example.ac.uk/id/eprint/1/"
 _NAMES = [_PAGE, f"{_PAGE}1/paper.pdf", "https://doi.org/10.5555/peerj.99001", "oai:repository.example.ac.uk:1"]
 _DOCUMENT = {"dcdoi": ["10.5555/peerj.99001"], "dcidentifier": _NAMES, "dcoa": 1, "dcrightsnorm": "CC-BY"}
-
-
-def _found(*documents: kit.JsonObject) -> kit.JsonObject:
-    return {"responseHeader": {"status": 0}, "response": {"numFound": len(documents), "docs": list(documents)}}
 
 
 @kit.register("base")
@@ -27,25 +22,23 @@ class BaseSearchResolver(kit.IndexResolver):
     doi_key = "dcdoi"
     Settings = kit.KeyedSettings
     EXAMPLES = (
-        kit.Example(_WORK, [_found(_DOCUMENT)], [_PAGE, f"{_PAGE}1/paper.pdf"]),
-        kit.Example(_WORK, [_found(_DOCUMENT | {"dcoa": 0})], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [_found(_DOCUMENT | {"dcdoi": ["10.5555/other"]})], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [_found()], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"response": {"docs": [_DOCUMENT]}}], [_PAGE, f"{_PAGE}1/paper.pdf"]),
+        kit.Example(_WORK, [{"response": {"docs": [_DOCUMENT | {"dcoa": 0}]}}]),
+        kit.Example(_WORK, [{"response": {"docs": [_DOCUMENT | {"dcdoi": ["10.1/x"]}]}}]),
+        kit.Example(_WORK, [{"response": {"numFound": 0, "docs": []}}]),
         kit.Example(_WORK, [b"Access denied for IP address 192.0.2.1"], reason=kit.Reason.HTTP_4XX),
         kit.Example(kit.Work("W2")),
     )
 
     def search(self, doi: str, context: kit.ResolverContext) -> kit.Request:
         query = {"func": "PerformSearch", "query": f"dcdoi:{kit.phrase(doi)}", "format": "json", "hits": 5}
-        url = f"https://api.base-search.net/cgi-bin/BaseHttpSearchInterface.fcgi?{urlencode(query)}"
         key = context.api_keys.get(self.name)
-        return kit.api_request(url, secret_params={"apikey": key} if key else {})
+        return kit.api_request(_SEARCH, query, secret_params={"apikey": key} if key else {})
 
     def failure(self, response: kit.Response) -> kit.ResolverResult | None:
         """A refusal comes as plain text with status 200."""
         if response.ok and b"Access denied" in response.body[:1000]:
-            note = "access denied, as for a key that is missing or wrong"
-            return kit.ResolverResult(reason=kit.Reason.HTTP_4XX, note=note)
+            return kit.ResolverResult((), kit.Reason.HTTP_4XX, "access denied, as for a key that is missing or wrong")
         return super().failure(response)
 
     def copies(self, record: kit.JsonObject) -> kit.Candidates:

@@ -10,7 +10,6 @@ import re
 import docstokg_assets.resolvers as kit
 
 _DOI = re.compile(r"10\.64898/\S+|10\.1101/(?:[0-9]{6}|(?:19|20)[0-9]{2}\.[0-9]{2}\.[0-9]{2}\.[0-9]{6,8})")
-_SERVERS = ("biorxiv", "medrxiv")
 
 _WORK = kit.Work("W1", doi="10.64898/2026.03.02.709999")
 _POST = {"doi": "10.64898/2026.03.02.709999", "license": "cc_by", "server": "bioRxiv"}
@@ -18,6 +17,7 @@ _XML = "https://www.biorxiv.org/content/early/2026/05/01/709999.source.xml"
 _POSTS = {"collection": [{**_POST, "version": "1"}, {**_POST, "version": "2", "jatsxml": _XML}]}
 _NO_POSTS = {"messages": [{"status": "no posts found"}], "collection": []}
 _MEDRXIV = "https://www.medrxiv.org/content/10.1101"
+_DATED = kit.Work("W2", doi="10.1101/2020.01.01.200001")
 _AT_MEDRXIV = kit.Work("W3", doi="10.1101/123456", locations=(kit.Location(f"{_MEDRXIV}/123456v1"),))
 
 
@@ -28,12 +28,10 @@ class BiorxivResolver(kit.ApiResolver):
     EXAMPLES = (
         kit.Example(_WORK, [_POSTS], [f"https://www.biorxiv.org/content/{_WORK.doi}v2.full.pdf", _XML]),
         kit.Example(
-            kit.Work("W2", doi="10.1101/2020.01.01.20000001"),
-            [_NO_POSTS, {"collection": [{"version": "1", "server": "medRxiv"}]}],
-            [f"{_MEDRXIV}/2020.01.01.20000001v1.full.pdf"],
+            _DATED, [_NO_POSTS, {"collection": [{"version": "1"}]}], [f"{_MEDRXIV}/2020.01.01.200001v1.full.pdf"]
         ),
         kit.Example(_AT_MEDRXIV, [{"collection": [{"version": 1}]}], [f"{_MEDRXIV}/123456v1.full.pdf"]),
-        kit.Example(_WORK, [_NO_POSTS, _NO_POSTS], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [_NO_POSTS, _NO_POSTS]),
         kit.Example(_WORK, [b""], reason=kit.Reason.BAD_ANSWER),  # an empty 200 happens
         kit.Example(kit.Work("W4", doi="10.1101/gr.123456.118")),  # a journal of the same press
     )
@@ -42,7 +40,10 @@ class BiorxivResolver(kit.ApiResolver):
         return work.doi is not None and _DOI.fullmatch(work.doi) is not None
 
     def resolve(self, work: kit.Work, context: kit.ResolverContext) -> kit.Resolution:
-        for server in _servers(work):
+        # the DOI does not tell which server holds it, but a known page may
+        hosts = {kit.host_of(location.landing_url or location.pdf_url or "") for location in work.locations}
+        at_medrxiv = any(host.endswith("medrxiv.org") for host in hosts)
+        for server in ("medrxiv", "biorxiv") if at_medrxiv else ("biorxiv", "medrxiv"):
             response = yield kit.api_request(f"https://api.biorxiv.org/details/{server}/{work.doi}/na/json")
             if failed := kit.failure(response):
                 return failed
@@ -60,9 +61,3 @@ class BiorxivResolver(kit.ApiResolver):
         pdf = f"https://www.{server}.org/content/{work.doi}v{number}.full.pdf"
         for url, target in ((pdf, kit.Target.PDF), (post.get("jatsxml"), kit.Target.XML)):
             yield from self.file(url, target, post.get("license"), version="submittedVersion")
-
-
-def _servers(work: kit.Work) -> tuple[str, ...]:
-    """The servers in the order to query: the DOI does not tell which one holds it, but a known page may."""
-    hosts = {kit.host_of(location.landing_url or location.pdf_url or "") for location in work.locations}
-    return _SERVERS[::-1] if any(host.endswith("medrxiv.org") for host in hosts) else _SERVERS

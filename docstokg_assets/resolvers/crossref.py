@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import docstokg_assets.resolvers as kit
 
@@ -21,16 +20,15 @@ _TARGETS = {"application/pdf": kit.Target.PDF, "application/xml": kit.Target.XML
 _WORK = kit.Work("W1", doi="10.5555/12345678")
 _PDF, _PAGE = "https://press.example/doi/pdf/10.5555/12345678", "https://press.example/doi/10.5555/12345678"
 _XML = "https://api.press.example/10.5555/12345678?httpAccept=text/xml"
-
-
-def _link(url: str, content_type: str, use: str = "text-mining") -> kit.JsonObject:
-    return {"URL": url, "content-type": content_type, "content-version": "vor", "intended-application": use}
-
-
-_CHECK = _link("https://press.example/check/12345678.pdf", "unspecified", "similarity-checking")
+_LINK = {"content-version": "vor", "intended-application": "text-mining"}
+_CHECK = {**_LINK, "URL": "https://press.example/1.pdf", "intended-application": "similarity-checking"}
 _RECORD = {
     "license": [{"URL": "https://creativecommons.org/licenses/by/4.0/", "content-version": "vor"}],
-    "link": [_link(_XML, "text/xml"), _link(_PDF, "application/pdf"), _CHECK],
+    "link": [
+        {**_LINK, "URL": _XML, "content-type": "text/xml"},
+        {**_LINK, "URL": _PDF, "content-type": "application/pdf"},
+        {**_CHECK, "content-type": "unspecified"},
+    ],
     "resource": {"primary": {"URL": _PAGE}},
 }
 _LIST = [{"DOI": "10.5555/OTHER"}, {**_RECORD, "DOI": _WORK.doi}]
@@ -43,14 +41,13 @@ class CrossrefResolver(kit.ApiResolver):
     EXAMPLES = (
         kit.Example(_WORK, [{"message": _RECORD}], [_PDF, _XML, _PAGE]),
         kit.Example(_WORK, [{"message": {"items": _LIST}}], [_PDF, _XML, _PAGE]),
-        kit.Example(_WORK, [{"message": {"DOI": "10.5555/12345678"}}], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [{"message": {"items": []}}], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer(b"Resource not found.", 404)], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"message": {"DOI": "10.5555/12345678"}}]),
+        kit.Example(_WORK, [{"message": {"items": []}}]),
         kit.Example(_WORK, [{"status": "ok"}], reason=kit.Reason.BAD_ANSWER),
     )
 
-    def applies(self, work: kit.Work) -> bool:
-        return kit.indexed_doi(work) is not None and work.agency != "datacite"
+    def item(self, work: kit.Work) -> str | None:
+        return kit.indexed_doi(work) if work.agency != "datacite" else None
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
         doi, contact = work.doi or "", context.contact_email
@@ -58,7 +55,7 @@ class CrossrefResolver(kit.ApiResolver):
             return kit.batchable_request(doi, _MOST, _records, contact)
         return _records([doi], contact)  # alone: it has characters that would end an entry of the list
 
-    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+    def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         message, doi = kit.dig(data, "message"), work.doi or ""
         if not isinstance(message, dict):
             return None
@@ -83,12 +80,11 @@ class CrossrefResolver(kit.ApiResolver):
 
 def _records(dois: Sequence[str], contact: str | None) -> kit.Request:
     """The request for one record, or for the needed fields of several."""
-    contact_parameter = {"mailto": contact} if contact else {}
+    sender = {"mailto": contact} if contact else {}
     if len(dois) == 1:
-        query = f"?{urlencode(contact_parameter)}" if contact else ""
-        return kit.api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}{query}")
+        return kit.api_request(f"https://api.crossref.org/works/{quote(dois[0], safe='')}", sender)
     wanted = {"filter": ",".join(f"doi:{doi}" for doi in dois), "rows": len(dois), "select": _FIELDS}
-    return kit.api_request(f"https://api.crossref.org/works?{urlencode({**wanted, **contact_parameter})}")
+    return kit.api_request("https://api.crossref.org/works", wanted | sender)
 
 
 def _target(link: kit.JsonObject) -> kit.Target | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import quote
 
 import docstokg_assets.resolvers as kit
@@ -29,33 +28,29 @@ class DataciteResolver(kit.ApiResolver):
     EXAMPLES = (
         kit.Example(_WORK, [{"data": {"attributes": _ATTRIBUTES}}], [f"{_PAGE}/files/1.pdf", _PAGE]),
         kit.Example(kit.Work("W2", doi="10.5281/1"), [{"data": {"attributes": {"url": _PAGE}}}], [_PAGE]),
-        kit.Example(_WORK, [{"data": {"attributes": {"url": None}}}], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer({"errors": [{"status": "404"}]}, 404)], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"data": {"attributes": {"url": None}}}]),
         kit.Example(_WORK, [{"data": []}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W3", doi="10.5555/1", agency="crossref")),
     )
 
     def applies(self, work: kit.Work) -> bool:
-        # the arxiv resolver derives the file of an arXiv DOI without a record
-        if work.doi is None or work.doi.startswith("10.48550/"):
-            return False
-        return work.agency == "datacite" or (work.agency is None and work.doi.partition("/")[0] in _PREFIXES)
+        prefix = (kit.indexed_doi(work) or "").partition("/")[0]
+        return bool(prefix) and (work.agency == "datacite" or (work.agency is None and prefix in _PREFIXES))
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
         return kit.api_request(f"https://api.datacite.org/dois/{quote(work.doi or '', safe='')}")
 
-    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+    def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         attributes = kit.dig(data, "data", "attributes")
         return self._candidates(attributes, work.doi or "") if isinstance(attributes, dict) else None
 
     def _candidates(self, attributes: kit.JsonObject, doi: str) -> kit.Candidates:
         rights = next(kit.objects(attributes.get("rightsList")), {})
         license_ = kit.license_name(rights.get("rightsUri") or rights.get("rightsIdentifier"))
-        content = attributes.get("contentUrl")
         all_pdf = kit.items(attributes.get("formats")) == ["application/pdf"]
-        for url in map(kit.file_url, kit.items(content) if isinstance(content, list) else [content]):
+        for url in map(kit.file_url, kit.values_at(attributes, "contentUrl")):
             if url and (all_pdf or kit.looks_like_pdf(url)):
                 yield self.candidate(url, license=license_)
         if page := kit.page_url(attributes.get("url")):
-            tier, leads_here = kit.Tier.DOI_REDIRECT, kit.doi_url(doi)
-            yield self.candidate(page, kit.Target.LANDING, tier=tier, license=license_, instead_of=leads_here)
+            fields = {"tier": kit.Tier.DOI_REDIRECT, "license": license_, "instead_of": kit.doi_url(doi)}
+            yield self.candidate(page, kit.Target.LANDING, **fields)

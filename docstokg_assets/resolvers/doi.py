@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import docstokg_assets.resolvers as kit
 
 
@@ -14,8 +12,7 @@ class DoiResolver(kit.Resolver):
     EXAMPLES = (
         kit.Example(kit.Work("W1", doi="10.5555/12345678"), urls=["https://doi.org/10.5555/12345678"]),
         kit.Example(
-            kit.Work("W2", doi="10.1002/(SICI)1097(1998)49:8<693::AID-ASI4>3.0.CO;2-#"),
-            urls=["https://doi.org/10.1002/(SICI)1097(1998)49:8%3C693::AID-ASI4%3E3.0.CO;2-%23"],
+            kit.Work("W2", doi="10.1002/(SICI)<::A>2-#"), urls=["https://doi.org/10.1002/(SICI)%3C::A%3E2-%23"]
         ),
         kit.Example(kit.Work("W3", doi="10.48550/arXiv.2401.00001", arxiv_id="2401.00001")),
         kit.Example(kit.Work("W4")),
@@ -25,5 +22,5 @@ class DoiResolver(kit.Resolver):
         # The page of an arXiv DOI leads to the same PDF that the arxiv resolver names.
         return work.doi is not None and not work.doi.lower().startswith("10.48550/arxiv.")
 
-    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
-        return (self.candidate(kit.doi_url(work.doi or ""), kit.Target.LANDING),)
+    def candidates(self, work: kit.Work) -> kit.Candidates:
+        yield self.candidate(kit.doi_url(work.doi or ""), kit.Target.LANDING)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-from urllib.parse import urlencode
 
 import docstokg_assets.resolvers as kit
 
@@ -22,11 +20,8 @@ _PLACES = [
 ]
 _IDS = {"pmid": "41990001", "pmcid": "PMC9900001", "doi": "10.5555/peerj.99001"}
 _SAID = {"source": "MED", "license": "cc by", "isOpenAccess": "Y", "inEPMC": "Y", "authMan": "N"}
+_URLS = [f"{_PAGE}?pdf=render", f"{_REST}/PMC9900001/fullTextXML"]
 _RESULT = {**_IDS, **_SAID, "fullTextUrlList": {"fullTextUrl": _PLACES}}
-
-
-def _results(*results: kit.JsonObject) -> kit.JsonObject:
-    return {"hitCount": len(results), "resultList": {"result": list(results)}}
 
 
 @kit.register("europe_pmc")
@@ -34,32 +29,40 @@ class EuropePmcResolver(kit.ApiResolver):
     default_rank = 28
     api_host = "www.ebi.ac.uk"
     EXAMPLES = (
-        kit.Example(_WORK, [_results(_RESULT)], [f"{_PAGE}?pdf=render", f"{_REST}/PMC9900001/fullTextXML"]),
-        kit.Example(_WORK, [_results(_RESULT | {"pmcid": "PMC1"})], reason=kit.Reason.NO_CANDIDATE),  # another article
-        kit.Example(_WORK, [_results()], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"resultList": {"result": [_RESULT]}}], _URLS),
+        kit.Example(_WORK, [{"resultList": {"result": [_RESULT | {"pmcid": "PMC1"}]}}]),  # another article
+        kit.Example(_WORK, [{"hitCount": 0, "resultList": {"result": []}}]),
         kit.Example(_WORK, [{"errCode": 404, "errMsg": "Invalid page size"}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W2", doi="10.5555/1", oa_status="closed")),
     )
 
-    def applies(self, work: kit.Work) -> bool:
-        return _query(work) is not None
+    def item(self, work: kit.Work) -> str | None:
+        """The query for a work."""
+        if work.pmcid:
+            return f"PMCID:{work.pmcid}"
+        if work.pmid:
+            return f"(EXT_ID:{work.pmid} AND SRC:MED)"
+        # OpenAlex lists the PMID of what PubMed holds; for works that are not in OpenAlex, the DOI may be known here
+        return f"DOI:{kit.phrase(work.doi)}" if work.doi and work.oa_status is None else None
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
-        return kit.batchable_request(_query(work) or "", _MOST, _search)
+        return kit.batchable_request(self.item(work) or "", _MOST, _search)
 
     def failure(self, response: kit.Response) -> kit.ResolverResult | None:
         """An error may come with status 200."""
         message = kit.dig(kit.json_of(response), "errMsg") if response.ok else None
         return kit.bad_answer(f"Europe PMC: {message}") if message else super().failure(response)
 
-    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+    def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         if "resultList" not in kit.mapping(data):
             return None
         results = kit.objects(kit.dig(data, "resultList", "result"))
         return (candidate for result in results if _is(result, work) for candidate in self._candidates(result))
 
     def _candidates(self, result: kit.JsonObject) -> kit.Candidates:
-        version, license_ = _version(result), result.get("license")
+        manuscript = any(result.get(name) == "Y" for name in _MANUSCRIPT)
+        version, license_ = "acceptedVersion" if manuscript else "publishedVersion", result.get("license")
+        version = "submittedVersion" if result.get("source") == "PPR" else version
         for place in kit.objects(kit.dig(result, "fullTextUrlList", "fullTextUrl")):
             if place.get("documentStyle") == "pdf" and place.get("availabilityCode") in _OPEN:
                 yield from self.file(place.get("url"), license_=license_, version=version)
@@ -71,25 +74,10 @@ class EuropePmcResolver(kit.ApiResolver):
 
 def _search(queries: Sequence[str]) -> kit.Request:
     query = {"query": " OR ".join(queries), "resultType": "core", "format": "json", "pageSize": 5 * len(queries)}
-    return kit.api_request(f"{_REST}/search?{urlencode(query)}")
-
-
-def _query(work: kit.Work) -> str | None:
-    if work.pmcid:
-        return f"PMCID:{work.pmcid}"
-    if work.pmid:
-        return f"(EXT_ID:{work.pmid} AND SRC:MED)"
-    # OpenAlex lists the PMID of what PubMed holds; for works that are not in OpenAlex, the DOI may be known here
-    return f"DOI:{kit.phrase(work.doi)}" if work.doi and work.oa_status is None else None
+    return kit.api_request(f"{_REST}/search", query)
 
 
 def _is(result: kit.JsonObject, work: kit.Work) -> bool:
     if work.pmcid:
         return kit.normalize_pmcid(result.get("pmcid")) == work.pmcid
     return result.get("pmid") == work.pmid if work.pmid else kit.names_doi(result.get("doi"), work.doi or "")
-
-
-def _version(result: kit.JsonObject) -> str:
-    if result.get("source") == "PPR":
-        return "submittedVersion"
-    return "acceptedVersion" if any(result.get(name) == "Y" for name in _MANUSCRIPT) else "publishedVersion"

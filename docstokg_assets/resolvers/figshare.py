@@ -33,7 +33,7 @@ class FigshareResolver(kit.DepositResolver):
     EXAMPLES = (
         kit.Example(_WORK, [_ORDINARY], [_URL]),
         kit.Example(kit.Work("W2", locations=(_PAGE,)), [{**_ORDINARY, "files": [_MOVED]}], [_URL]),
-        kit.Example(_WORK, [{**_ORDINARY, "is_embargoed": True}], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{**_ORDINARY, "is_embargoed": True}]),
         kit.Example(_WORK, [[]], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W3", doi="10.5555/1")),
     )

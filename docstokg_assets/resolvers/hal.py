@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 import docstokg_assets.resolvers as kit
 
@@ -17,10 +16,6 @@ _FILES = {"fileMain_s": f"{_HAL}/document", "files_s": [f"{_HAL}/file/paper.pdf"
 _DEPOSIT = {"doiId_s": "10.5555/peerj.99001", **_RIGHTS, **_FILES}
 
 
-def _found(*deposits: kit.JsonObject) -> kit.JsonObject:
-    return {"response": {"numFound": len(deposits), "start": 0, "docs": list(deposits)}}
-
-
 @kit.register("hal")
 class HalResolver(kit.IndexResolver):
     default_rank = 60
@@ -28,11 +23,11 @@ class HalResolver(kit.IndexResolver):
     records_at = ("response", "docs")
     doi_key = "doiId_s"
     EXAMPLES = (
-        kit.Example(_WORK, [_found(_DEPOSIT)], [f"{_HAL}/document"]),
-        kit.Example(_WORK, [_found(_DEPOSIT | {"fileMain_s": None})], [f"{_HAL}/file/paper.pdf"]),
-        kit.Example(_WORK, [_found({"doiId_s": _WORK.doi, "openAccess_bool": False})], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [_found(_DEPOSIT | {"doiId_s": "10.5555/other"})], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [_found()], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"response": {"docs": [_DEPOSIT]}}], [f"{_HAL}/document"]),
+        kit.Example(_WORK, [{"response": {"docs": [_DEPOSIT | {"fileMain_s": None}]}}], [f"{_HAL}/file/paper.pdf"]),
+        kit.Example(_WORK, [{"response": {"docs": [_DEPOSIT | {"openAccess_bool": False}]}}]),
+        kit.Example(_WORK, [{"response": {"docs": [_DEPOSIT | {"doiId_s": "10.1/x"}]}}]),
+        kit.Example(_WORK, [{"response": {"numFound": 0, "docs": []}}]),
         kit.Example(_WORK, [{"error": {"msg": "undefined field", "code": 400}}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W2")),
     )
@@ -50,6 +45,5 @@ class HalResolver(kit.IndexResolver):
 
 
 def _search(dois: Sequence[str]) -> kit.Request:
-    query = f"doiId_s:({' OR '.join(map(kit.phrase, dois))})"
-    parameters = urlencode({"q": query, "wt": "json", "fl": _FIELDS, "rows": 5 * len(dois)})
-    return kit.api_request(f"https://api.archives-ouvertes.fr/search/?{parameters}")
+    query = {"q": f"doiId_s:({' OR '.join(map(kit.phrase, dois))})", "wt": "json", "fl": _FIELDS, "rows": 5 * len(dois)}
+    return kit.api_request("https://api.archives-ouvertes.fr/search/", query)

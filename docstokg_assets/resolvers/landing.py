@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
 import docstokg_assets.resolvers as kit
@@ -19,7 +17,8 @@ _LOCATIONS = (
     *(kit.Location(f"https://repo{n}.example/", None, True) for n in range(5)),
 )
 _GIVEN = ("https://press.example/a.pdf?download=1", "https://press.example/article/1")
-_SPRINGER = "https://link.springer.com"
+_PAGE, _PREPRINT = "https://link.springer.com/article/10.1007/s1-2", "https://arxiv.org/abs/2401.00001"
+_PDFS = ["https://link.springer.com/content/pdf/10.1007/s1-2.pdf", "https://export.arxiv.org/pdf/2401.00001"]
 
 
 @kit.register("landing")
@@ -30,14 +29,7 @@ class LandingResolver(kit.Resolver):
     EXAMPLES = (
         kit.Example(kit.Work("W1", locations=_LOCATIONS), urls=[f"https://repo{n}.example/" for n in range(3)]),
         kit.Example(kit.Work("url-1", urls=_GIVEN), urls=_GIVEN),
-        kit.Example(
-            kit.Work("url-2", urls=(f"{_SPRINGER}/article/10.1007/s1-2", "https://arxiv.org/abs/2401.00001")),
-            urls=[
-                f"{_SPRINGER}/content/pdf/10.1007/s1-2.pdf",
-                f"{_SPRINGER}/article/10.1007/s1-2",
-                "https://export.arxiv.org/pdf/2401.00001",
-            ],
-        ),
+        kit.Example(kit.Work("url-2", urls=(_PAGE, _PREPRINT)), urls=[_PDFS[0], _PAGE, _PDFS[1]]),
         kit.Example(kit.Work("W3", locations=(kit.Location("javascript:alert(1)", None, True),))),
     )
 
@@ -46,10 +38,7 @@ class LandingResolver(kit.Resolver):
     def applies(self, work: kit.Work) -> bool:
         return bool(work.urls or work.locations)
 
-    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
-        return (*self._given(work), *list(self._pages(work))[: self.settings.max_pages])
-
-    def _given(self, work: kit.Work) -> kit.Candidates:
+    def candidates(self, work: kit.Work) -> kit.Candidates:
         """URLs from the user come first; a file does not wait for the tier of the pages. Where a better URL is known, the given
         one is tried after it, unless its host asks harvesters to use another host."""
         for given in work.urls:
@@ -60,8 +49,6 @@ class LandingResolver(kit.Resolver):
                 yield self.candidate(file, kit.Target.LANDING, rank=0)
             if (page := kit.page_url(given)) and page != file:
                 yield self.candidate(page, kit.Target.LANDING, rank=0)
-
-    def _pages(self, work: kit.Work) -> kit.Candidates:
-        for location in work.locations:
-            if location.is_oa and (url := kit.page_url(location.landing_url)):
-                yield self.candidate(url, kit.Target.LANDING, version=location.version, license=location.license)
+        pages = ((place, kit.page_url(place.landing_url)) for place in work.locations if place.is_oa)
+        for place, url in [(place, url) for place, url in pages if url][: self.settings.max_pages]:
+            yield self.candidate(url, kit.Target.LANDING, version=place.version, license=place.license)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import docstokg_assets.resolvers as kit
 
 # Added to the resolver's rank. Hosts that invite harvesters come right after their own resolvers, before all others.
@@ -19,18 +17,16 @@ _LOCATIONS = (
     kit.Location(None, "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/a.pdf", True),
     kit.Location(None, "https://closed.example/a.pdf", False),
 )
+_URLS = ["https://export.arxiv.org/pdf/2401.00001v2", _REPOSITORY_PDF, _PDF, "https://press.example/a.pdf"]
 
 
 @kit.register("openalex")
 class OpenAlexResolver(kit.Resolver):
     tier = kit.Tier.DIRECT_OA
     default_rank = 20
-    head_precheck = False  # `pdf_url` is a file; a HEAD tells nothing that the GET does not
+    head_precheck = False  # `pdf_url` is a file; a HEAD adds nothing to the GET
     EXAMPLES = (
-        kit.Example(
-            kit.Work("W1", locations=_LOCATIONS),
-            urls=["https://export.arxiv.org/pdf/2401.00001v2", _REPOSITORY_PDF, _PDF, "https://press.example/a.pdf"],
-        ),
+        kit.Example(kit.Work("W1", locations=_LOCATIONS), urls=_URLS),
         kit.Example(kit.Work("W2", locations=(kit.Location("https://doi.org/10.5555/2", None, True),))),
         kit.Example(kit.Work("W3")),
     )
@@ -38,16 +34,11 @@ class OpenAlexResolver(kit.Resolver):
     def applies(self, work: kit.Work) -> bool:
         return any(location.is_oa and location.pdf_url for location in work.locations)
 
-    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
+    def candidates(self, work: kit.Work) -> list[kit.Candidate]:
         found = []
         for location in work.locations:  # OpenAlex's best location stays first among equals
             if location.is_oa and (url := kit.file_url(location.pdf_url)):
-                rank = self.rank + _offset(url, location)
+                kind = _REPOSITORY if location.source_type == "repository" else _PUBLISHER
+                rank = self.rank + (_SANCTIONED if kit.is_sanctioned(url) else kind)
                 found.append(self.candidate(url, rank=rank, version=location.version, license=location.license))
         return sorted(found, key=lambda candidate: candidate.rank)
-
-
-def _offset(url: str, location: kit.Location) -> int:
-    if kit.is_sanctioned(url):
-        return _SANCTIONED
-    return _REPOSITORY if location.source_type == "repository" else _PUBLISHER

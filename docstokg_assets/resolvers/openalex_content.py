@@ -18,6 +18,12 @@ from resources.clock import Clock, SystemClock
 FILE_USD = 0.01
 NOT_FOUND_USD = 0.0001  # a request for a missing file costs a credit
 LINK_LASTS_S = 300.0
+_UNSOLD = (
+    kit.RefusedError,
+    kit.HostClosed,
+    kit.BreakerOpen,
+    GeneratorExit,
+)  # nothing was sent, or the server did nothing
 
 
 class OpenAlexContentSettings(kit.KeyedSettings):
@@ -56,7 +62,7 @@ class OpenAlexContentResolver(kit.Resolver):
     Settings = OpenAlexContentSettings
     EXAMPLES = (
         kit.Example(_WORK, [kit.answer(b"", 302, {"location": _SIGNED})], [_SIGNED], _PAYING),
-        kit.Example(_WORK, [kit.answer(b"<title>404 Not Found</title>", 404)], (), _PAYING, kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [kit.answer(b"<title>404 Not Found</title>", 404)], context=_PAYING),
         kit.Example(_WORK, [kit.answer({"error": "Invalid API key"}, 401)], (), _PAYING, kit.Reason.HTTP_4XX),
         kit.Example(_WORK, [b"%PDF-1.7"], (), _PAYING, kit.Reason.BAD_ANSWER),
         kit.Example(_WORK, (), (), replace(_PAYING, budget=FakeBudget(full=False)), kit.Reason.BUDGET_SPENT),
@@ -89,12 +95,7 @@ class OpenAlexContentResolver(kit.Resolver):
         once = {"secret_params": {"api_key": key}, "follow_redirects": False, "cache": False, "repeatable": False}
         try:
             response = yield kit.api_request(f"https://content.openalex.org/works/{work.work_id}.pdf", **once)
-        except (
-            kit.RefusedError,
-            kit.HostClosed,
-            kit.BreakerOpen,
-            GeneratorExit,
-        ):  # nothing was sent, or the server did nothing
+        except _UNSOLD:
             budget.give_back(self.name, FILE_USD, spent.day)
             raise
         url = kit.normalize_url(response.headers.get("location"))

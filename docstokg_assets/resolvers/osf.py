@@ -30,18 +30,15 @@ class OsfResolver(kit.DepositResolver):
     doi_pattern = re.compile(r"(?i)10\.[0-9]{4,9}/osf\.io/(\w{5}(?:_v[0-9]+)?)")
     page_pattern = re.compile(r"(?i)https?://osf\.io/(?:preprints/(?:\w+/)?)?(\w{5}(?:_v[0-9]+)?)/?(?:download/?)?")
     record_url = "https://api.osf.io/v2/preprints/{}/"
+    record_at = ("data",)
     needed = "relationships"
     EXAMPLES = (
         kit.Example(_WORK, [{"data": _DATA}], [_FILE]),
         kit.Example(_BY_PAGE, [{"data": _DATA}], [_FILE]),
-        kit.Example(_WORK, [{"data": _WITHDRAWN}], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer({"errors": [{"detail": "Gone."}]}, 410)], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [{"data": _WITHDRAWN}]),
         kit.Example(_WORK, [{"data": None}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W3", doi="10.5555/1")),
     )
-
-    def record(self, data: kit.JsonObject) -> kit.JsonObject:
-        return kit.mapping(data.get("data"))
 
     def copies(self, record: kit.JsonObject) -> kit.Candidates:
         attributes = kit.mapping(record.get("attributes"))

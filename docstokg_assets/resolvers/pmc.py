@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-from urllib.parse import urlencode
 
 import docstokg_assets.resolvers as kit
 
@@ -50,28 +48,30 @@ class PmcResolver(kit.ApiResolver):
         kit.Example(_KNOWN, [_LISTED, _MANUSCRIPT, _MISSING], [_GUESS, _GUESS.replace("1.1", "1.2")]),
         kit.Example(_KNOWN, [_EMPTY], [_GUESS], reason=kit.Reason.NO_CANDIDATE),
         kit.Example(_KNOWN, [_LISTED, _MISSING, _MISSING], [_GUESS], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_KNOWN, [kit.answer(b"<Error>SlowDown</Error>", 503)], [_GUESS], reason=kit.Reason.HTTP_5XX),
         kit.Example(_KNOWN, [b"<html>"], [_GUESS], reason=kit.Reason.BAD_ANSWER),
         kit.Example(_BY_PMID, [_CONVERTED], [_GUESS, _GUESS.replace(".pdf", ".xml")]),
-        kit.Example(kit.Work("W3", doi="10.5555/2"), [{"records": [_UNKNOWN]}], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_BY_PMID, [kit.answer({"status": "error", "errors": []}, 400)], reason=kit.Reason.HTTP_4XX),
+        kit.Example(kit.Work("W3", doi="10.5555/2"), [{"records": [_UNKNOWN]}]),
         kit.Example(_BY_PMID, [b"<html>"], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W4", doi="10.5555/1", oa_status="closed")),
     )
 
+    def item(self, work: kit.Work) -> str | None:
+        """The id that the converter takes. A DOI only when the work may be in PubMed, and without a comma, which would end it."""
+        may_be_known = work.doi and "," not in work.doi and work.oa_status is None
+        return work.pmid or (work.doi if may_be_known else None)
+
     def applies(self, work: kit.Work) -> bool:
-        return bool(work.pmcid) or _known_id(work) is not None
+        return bool(work.pmcid) or super().applies(work)
 
     def ask_tier(self, work: kit.Work) -> kit.Tier:
         """With a PMCID the usual file is tried first; other versions of it are looked up late."""
         return kit.Tier.LANDING_SCRAPE if work.pmcid else self.tier
 
-    def candidates(self, work: kit.Work) -> Sequence[kit.Candidate]:
-        if work.pmcid is None:
-            return ()
-        usual = next(self._usual(work.pmcid))
-        place = next((p for p in work.locations if kit.normalize_pmcid(p.landing_url) == work.pmcid), None)
-        return (replace(usual, version=place.version, license=place.license) if place else usual,)
+    def candidates(self, work: kit.Work) -> kit.Candidates:
+        if work.pmcid:
+            places = (place for place in work.locations if kit.normalize_pmcid(place.landing_url) == work.pmcid)
+            place = next(places, kit.Location())
+            yield replace(next(self._usual(work.pmcid)), version=place.version, license=place.license)
 
     def resolve(self, work: kit.Work, context: kit.ResolverContext) -> kit.Resolution:
         if work.pmcid:
@@ -79,14 +79,14 @@ class PmcResolver(kit.ApiResolver):
         return (yield from super().resolve(work, context))
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
-        kind, value = _known_id(work) or ("doi", "")
-        return kit.batchable_request(value, _MOST[kind], _convert, kind, context.contact_email or "")
+        kind = "pmid" if work.pmid else "doi"
+        return kit.batchable_request(self.item(work) or "", _MOST[kind], _convert, kind, context.contact_email or "")
 
-    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+    def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
         """The files of the PMCID in an answer of the id converter."""
         if not isinstance(records := kit.dig(data, "records"), list):
             return None
-        value = (_known_id(work) or ("", ""))[1].lower()
+        value = (self.item(work) or "").lower()
         own = (record for record in kit.objects(records) if str(record.get("requested-id")).lower() == value)
         pmcid = kit.normalize_pmcid(next(own, {}).get("pmcid"))
         return self._usual(pmcid) if pmcid else iter(())
@@ -105,9 +105,8 @@ class PmcResolver(kit.ApiResolver):
         found: list[kit.JsonObject] = []
         for version in sorted(map(int, _VERSION.findall(response.body)), reverse=True)[:_MOST_VERSIONS]:
             response = yield kit.api_request(f"https://{_BUCKET}/metadata/{pmcid}.{version}.json")
-            record = kit.mapping(kit.json_of(response)) if response.ok else {}
-            found.append(record)
-            if record.get("is_manuscript") is False:
+            found.append(kit.mapping(kit.json_of(response)) if response.ok else {})
+            if found[-1].get("is_manuscript") is False:
                 break  # the publisher's newest version
         found.sort(key=lambda record: record.get("is_manuscript") is not False)
         return kit.result_of(self._candidates(found), "not in the open-access subset")
@@ -128,12 +127,4 @@ class PmcResolver(kit.ApiResolver):
 def _convert(ids: Sequence[str], kind: str, contact: str) -> kit.Request:
     """The request to the id converter, which takes many ids of one kind."""
     query = {"ids": ",".join(ids), "idtype": kind, "format": "json", "tool": "DocsToKG", "email": contact}
-    return kit.api_request(f"https://{_CONVERTER}/tools/idconv/api/v1/articles/?{urlencode(query)}")
-
-
-def _known_id(work: kit.Work) -> tuple[str, str] | None:
-    """Kind and value of an id that the converter takes. A DOI only when the work may be in PubMed, and without a comma, which
-    would end it."""
-    if work.pmid:
-        return "pmid", work.pmid
-    return ("doi", work.doi) if work.doi and "," not in work.doi and work.oa_status is None else None
+    return kit.api_request(f"https://{_CONVERTER}/tools/idconv/api/v1/articles/", query)

@@ -73,7 +73,7 @@ class Budget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResolverContext:
-    """What the run tells a resolver."""
+    """What a resolver receives from the run."""
 
     contact_email: str | None = None
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -97,22 +97,23 @@ Resolution = Generator[Request, Response, ResolverResult]
 Candidates = Iterator[Candidate]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Example:
     """A test case that the test suite collects: the work, the answers fed in order, and the expected URLs or reason.
 
-    An answer is a Response, or the body of one as `answer` takes it.
+    An answer is a Response, or the body of one as `answer` takes it. Answers without URLs in them mean NO_CANDIDATE, unless
+    there is a reason.
     """
 
     work: Work
     answers: Sequence[Any] = ()
     urls: Sequence[str] = ()
     context: ResolverContext = field(default_factory=ResolverContext)
-    reason: Reason = Reason.OK
+    reason: Reason | None = None
 
     def __post_init__(self) -> None:
-        answers = tuple(given if isinstance(given, Response) else answer(given) for given in self.answers)
-        object.__setattr__(self, "answers", answers)
+        self.answers = tuple(given if isinstance(given, Response) else answer(given) for given in self.answers)
+        self.reason = self.reason or (Reason.NO_CANDIDATE if self.answers and not self.urls else Reason.OK)
 
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -185,7 +186,7 @@ class Resolver:
         """The tier in which it is queried: later than its own when it rarely knows more than is known already."""
         return self.asked_in or self.tier
 
-    def candidates(self, work: Work) -> Sequence[Candidate]:
+    def candidates(self, work: Work) -> Iterable[Candidate]:
         """Candidates that follow from the work alone, without a request."""
         return ()
 
@@ -215,26 +216,21 @@ def register(name: str) -> Callable[[type[R]], type[R]]:
     return decorate
 
 
+@cache
 def load_resolvers() -> Mapping[str, type[Resolver]]:
-    """All resolvers: those of this package and those of installed distributions. Raises SettingsError when one of the latter
-    cannot be used."""
-    _find_resolvers()
+    """All resolvers: those of this package, whose modules register them when imported, and those of installed distributions.
+    Raises SettingsError when one of the latter cannot be used."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"{__package__}.{module.name}")
+    for point in entry_points(group=ENTRY_POINTS):
+        _register_entry_point(point)
     return REGISTRY
 
 
 def clear_resolver_caches() -> None:
     """Make the next `load_resolvers` search again, for distributions installed meanwhile. The configuration models were
     built when the process started and do not change."""
-    _find_resolvers.cache_clear()
-
-
-@cache
-def _find_resolvers() -> None:
-    """Import every module of the package, so that each resolver registers itself; then load the entry points."""
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        importlib.import_module(f"{__package__}.{module.name}")
-    for point in entry_points(group=ENTRY_POINTS):
-        _register_entry_point(point)
+    load_resolvers.cache_clear()
 
 
 def _register_entry_point(point: EntryPoint) -> None:
@@ -255,12 +251,8 @@ def _register_entry_point(point: EntryPoint) -> None:
 
 def default_order(registry: Mapping[str, type[Resolver]]) -> tuple[str, ...]:
     """The order where none is configured: by the tier in which a resolver is queried, then by its `default_rank`."""
-
-    def place(name: str) -> tuple[int, int, str]:
-        resolver = registry[name]
-        return (resolver.asked_in or resolver.tier).order, resolver.default_rank, name
-
-    return tuple(sorted(registry, key=place))
+    places = {name: ((cls.asked_in or cls.tier).order, cls.default_rank, name) for name, cls in registry.items()}
+    return tuple(sorted(registry, key=places.__getitem__))
 
 
 def build_resolvers(order: Sequence[str], settings: Mapping[str, Any]) -> tuple[Resolver, ...]:
@@ -282,7 +274,10 @@ def make_plan(work: Work, resolvers: Iterable[Resolver]) -> Plan:
     for resolver in resolvers:
         try:
             if resolver.applies(work):
-                steps += _steps_of(resolver, work)
+                own = [PlanStep(c.tier, c.resolver, c.rank, c) for c in resolver.candidates(work)]
+                if host := resolver.api_host:
+                    own.insert(0, PlanStep(resolver.ask_tier(work), resolver.name, resolver.rank, asks_host=host))
+                steps += own
         except Exception:  # it costs neither the work nor the other resolvers
             log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
     steps.sort(key=lambda step: (step.tier.order, step.rank))
@@ -292,14 +287,6 @@ def make_plan(work: Work, resolvers: Iterable[Resolver]) -> Plan:
     rows = [[step.tier, step.resolver, key if step.candidate else None] for key, step in unique.items()]
     digest = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
     return Plan(work.work_id, tuple(unique.values()), digest)
-
-
-def _steps_of(resolver: Resolver, work: Work) -> list[PlanStep]:
-    steps = [PlanStep(c.tier, c.resolver, c.rank, c) for c in resolver.candidates(work)]
-    if resolver.api_host is not None:
-        asked = PlanStep(resolver.ask_tier(work), resolver.name, resolver.rank, asks_host=resolver.api_host)
-        steps.insert(0, asked)
-    return steps
 
 
 def key_of(settings: ResolverSettings) -> str | None:

@@ -18,89 +18,79 @@ from resources.http.canonical import host_of
 @dataclass(frozen=True, slots=True)
 class Route:
     """A rewrite: `pattern` must match the whole URL; `to` is the template of the better URL, or None when there is none. It
-    leads to a PDF, unless `any_file`."""
+    leads to a PDF, unless `any_file`. URLs are written without their scheme."""
 
     pattern: re.Pattern[str]
     to: str | None
-    why: str
     example: tuple[str, str | None]  # the URL that a provider names, and the one that is requested
     any_file: bool = False
 
 
-def _route(pattern: str, to: str, why: str, named: str, asked: str, any_file: bool = False) -> Route:
-    """A rewrite, all URLs without their scheme."""
-    example = (f"https://{named}", f"https://{asked}")
-    return Route(re.compile(f"(?i)https?://{pattern}"), f"https://{to}", why, example, any_file)
-
-
-def _dead_end(pattern: str, why: str, named: str) -> Route:
-    """URLs that are never requested."""
-    return Route(re.compile(f"(?i)https?://{pattern}"), None, why, (f"https://{named}", None), any_file=True)
+def _route(pattern: str, to: str | None, named: str, asked: str | None = None, any_file: bool = False) -> Route:
+    return Route(re.compile(f"(?i)https?://{pattern}"), to, (named, asked), any_file)
 
 
 _ARXIV_ID = r"([0-9]{4}\.[0-9]{4,5}(?:v[0-9]+)?|[a-z-]+(?:\.[a-z]{2})?/[0-9]{7}(?:v[0-9]+)?)"
 _DOI = r"(10\.[0-9]{4,9}/[^?#]+?)"
 _TAIL = r"/?(?:[?#].*)?"
-_HARVESTERS = "export.arxiv.org is the host that arXiv asks harvesters to use"
-_READER = "the reader shows the file in a frame; this is the file itself"
-_GALLEY = "OJS shows a galley under `view` and sends it under `download`"
-_PAGE = "the page of the article, on a platform whose file URLs follow from it"
 
 # fmt: off
 FILE_ROUTES = (
+    # export.arxiv.org is the host that arXiv asks harvesters to use
     _route(rf"(?:www\.|export\.)?arxiv\.org/(?:pdf|abs|html)/{_ARXIV_ID}(?:\.pdf)?{_TAIL}", r"export.arxiv.org/pdf/\1",
-           _HARVESTERS, "arxiv.org/abs/hep-th/9901001v2", "export.arxiv.org/pdf/hep-th/9901001v2"),
+           "arxiv.org/abs/hep-th/9901001v2", "export.arxiv.org/pdf/hep-th/9901001v2"),
+    # the old renderer was superseded
     _route(r"(?:www\.)?europepmc\.org/backend/ptpmcrender\.fcgi\?accid=(PMC[0-9]+)&blobtype=pdf",
-           r"europepmc.org/articles/\1?pdf=render", "the old renderer was superseded",
+           r"europepmc.org/articles/\1?pdf=render",
            "europepmc.org/backend/ptpmcrender.fcgi?accid=PMC1&blobtype=pdf", "europepmc.org/articles/PMC1?pdf=render"),
+    # the address on figshare.com stands behind a firewall challenge
     _route(r"(?:www\.)?figshare\.com/ndownloader/files/([0-9]+)", r"ndownloader.figshare.com/files/\1",
-           "the address on figshare.com stands behind a firewall challenge",
            "figshare.com/ndownloader/files/7", "ndownloader.figshare.com/files/7", any_file=True),
-    _dead_end(r"(?:pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov/pmc)/.*",
-              "walled; the pmc resolver asks its open bucket", "pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/main.pdf"),
-    _dead_end(r"api\.(?:elsevier|wiley)\.com/.*", "needs a token of the publisher's",
-              "api.elsevier.com/content/article/pii/S1"),
-    _route(rf"([a-z.]*onlinelibrary\.wiley\.com)/doi/(?:e?pdf|full|abs|pdfdirect)/{_DOI}{_TAIL}",
-           r"\1/doi/pdfdirect/\2", _READER,
+    # PMC's pages are walled, and the pmc resolver uses its open bucket; these APIs need the publisher's token
+    _route(r"(?:pmc\.ncbi\.nlm\.nih\.gov|www\.ncbi\.nlm\.nih\.gov/pmc)/.*", None, "pmc.ncbi.nlm.nih.gov/articles/PMC1/pdf/1.pdf",
+           any_file=True),
+    _route(r"api\.(?:elsevier|wiley)\.com/.*", None, "api.elsevier.com/content/article/pii/S1", any_file=True),
+    # a reader shows the file in a frame; this is the file itself
+    _route(rf"([a-z.]*onlinelibrary\.wiley\.com)/doi/(?:e?pdf|full|abs|pdfdirect)/{_DOI}{_TAIL}", r"\1/doi/pdfdirect/\2",
            "onlinelibrary.wiley.com/doi/pdf/10.1002/abc.123", "onlinelibrary.wiley.com/doi/pdfdirect/10.1002/abc.123"),
-    _route(rf"([^/?#]+)/doi/(?:epdf|pdfplus|reader|full|abs)/{_DOI}{_TAIL}", r"\1/doi/pdf/\2", _READER,
+    _route(rf"([^/?#]+)/doi/(?:epdf|pdfplus|reader|full|abs)/{_DOI}{_TAIL}", r"\1/doi/pdf/\2",
            "journals.press.example/doi/epdf/10.1080/0.1?needAccess=true", "journals.press.example/doi/pdf/10.1080/0.1"),
     _route(r"reader\.elsevier\.com/reader/sd/pii/(S[0-9X]+).*", r"www.sciencedirect.com/science/article/pii/\1/pdfft",
-           _READER, "reader.elsevier.com/reader/sd/pii/S1?token=1", "www.sciencedirect.com/science/article/pii/S1/pdfft"),
-    _route(r"([^?#]+/article)/view(?:File)?/([0-9]+)/([0-9]+)", r"\1/download/\2/\3", _GALLEY,
+           "reader.elsevier.com/reader/sd/pii/S1?token=1", "www.sciencedirect.com/science/article/pii/S1/pdfft"),
+    # OJS shows a galley under `view` and sends it under `download`
+    _route(r"([^?#]+/article)/view(?:File)?/([0-9]+)/([0-9]+)", r"\1/download/\2/\3",
            "ojs.example/index.php/j/article/view/1/2", "ojs.example/index.php/j/article/download/1/2", any_file=True),
+    # the page of the article, on a platform whose file URLs follow from it
     _route(rf"link\.springer\.com/(?:article|chapter)/(10\.[0-9]{{4,9}}/[^/?#]+?)(?:\.pdf)?{_TAIL}",
-           r"link.springer.com/content/pdf/\1.pdf", _PAGE,
+           r"link.springer.com/content/pdf/\1.pdf",
            "link.springer.com/article/10.1007/s1-2", "link.springer.com/content/pdf/10.1007/s1-2.pdf"),
-    _route(rf"www\.nature\.com/articles/([\w-]+){_TAIL}", r"www.nature.com/articles/\1.pdf", _PAGE,
+    _route(rf"www\.nature\.com/articles/([\w-]+){_TAIL}", r"www.nature.com/articles/\1.pdf",
            "www.nature.com/articles/s41586-1", "www.nature.com/articles/s41586-1.pdf"),
     _route(rf"www\.(bio|med)rxiv\.org/content/(10\.[0-9]+/[0-9.]+v[0-9]+)(?:\.full|\.abstract|\.full-text)?{_TAIL}",
-           r"www.\1rxiv.org/content/\2.full.pdf", _PAGE, "www.biorxiv.org/content/10.1101/2020.01.01.123456v2.full",
-           "www.biorxiv.org/content/10.1101/2020.01.01.123456v2.full.pdf"),
-    _route(rf"www\.mdpi\.com/([0-9-]+(?:/[0-9]+){{3}})(?:/html?)?{_TAIL}", r"www.mdpi.com/\1/pdf", _PAGE,
+           r"www.\1rxiv.org/content/\2.full.pdf",
+           "www.biorxiv.org/content/10.1101/2020.01v2.full", "www.biorxiv.org/content/10.1101/2020.01v2.full.pdf"),
+    _route(rf"www\.mdpi\.com/([0-9-]+(?:/[0-9]+){{3}})(?:/html?)?{_TAIL}", r"www.mdpi.com/\1/pdf",
            "www.mdpi.com/1420-3049/28/1/5/htm", "www.mdpi.com/1420-3049/28/1/5/pdf"),
     _route(r"journals\.plos\.org/(\w+)/article\?id=(10\.1371/[\w.]+)",
-           r"journals.plos.org/\1/article/file?id=\2&type=printable", _PAGE,
-           "journals.plos.org/plosone/article?id=10.1371/journal.pone.1",
-           "journals.plos.org/plosone/article/file?id=10.1371/journal.pone.1&type=printable"),
+           r"journals.plos.org/\1/article/file?id=\2&type=printable",
+           "journals.plos.org/one/article?id=10.1371/p.1", "journals.plos.org/one/article/file?id=10.1371/p.1&type=printable"),
     _route(rf"www\.frontiersin\.org/((?:journals/[\w-]+/)?articles/10\.3389/[\w.]+)/(?:full|abstract){_TAIL}",
-           r"www.frontiersin.org/\1/pdf", _PAGE,
+           r"www.frontiersin.org/\1/pdf",
            "www.frontiersin.org/articles/10.3389/fpsyg.1/full", "www.frontiersin.org/articles/10.3389/fpsyg.1/pdf"),
-    _route(rf"iopscience\.iop\.org/article/(10\.[0-9]{{4,9}}(?:/[\w.()-]*[0-9][\w.()-]*){{1,4}})(?:/(?:meta|pdf))?"
-           rf"{_TAIL}", r"iopscience.iop.org/article/\1/pdf", _PAGE,
+    _route(rf"iopscience\.iop\.org/article/(10\.[0-9]{{4,9}}(?:/[\w.()-]*[0-9][\w.()-]*){{1,4}})(?:/(?:meta|pdf))?{_TAIL}",
+           r"iopscience.iop.org/article/\1/pdf",
            "iopscience.iop.org/article/10.1088/1-1/1/1/meta", "iopscience.iop.org/article/10.1088/1-1/1/1/pdf"),
-    _route(rf"pubs\.rsc\.org/([a-z-]+)/content/articlelanding/([\w/]+){_TAIL}",
-           r"pubs.rsc.org/\1/content/articlepdf/\2", _PAGE,
+    _route(rf"pubs\.rsc\.org/([a-z-]+)/content/articlelanding/([\w/]+){_TAIL}", r"pubs.rsc.org/\1/content/articlepdf/\2",
            "pubs.rsc.org/en/content/articlelanding/2024/d4sc1", "pubs.rsc.org/en/content/articlepdf/2024/d4sc1"),
     _route(rf"(hal\.science|[\w-]+\.hal\.science|hal\.archives-ouvertes\.fr)/([a-z]+-[0-9]{{8}}(?:v[0-9]+)?){_TAIL}",
-           r"\1/\2/document", _PAGE, "hal.science/hal-01234567v2", "hal.science/hal-01234567v2/document"),
-    _route(r"openreview\.net/forum\?id=([\w-]+)", r"openreview.net/pdf?id=\1", _PAGE,
+           r"\1/\2/document", "hal.science/hal-01234567v2", "hal.science/hal-01234567v2/document"),
+    _route(r"openreview\.net/forum\?id=([\w-]+)", r"openreview.net/pdf?id=\1",
            "openreview.net/forum?id=Abc_1", "openreview.net/pdf?id=Abc_1"),
-    _route(rf"aclanthology\.org/([A-Z0-9][\w.-]+?)(?:\.pdf)?{_TAIL}", r"aclanthology.org/\1.pdf", _PAGE,
+    _route(rf"aclanthology\.org/([A-Z0-9][\w.-]+?)(?:\.pdf)?{_TAIL}", r"aclanthology.org/\1.pdf",
            "aclanthology.org/2024.acl-long.1/", "aclanthology.org/2024.acl-long.1.pdf"),
-    _route(rf"(elifesciences\.org|peerj\.com)/articles/([\w-]+){_TAIL}", r"\1/articles/\2.pdf", _PAGE,
+    _route(rf"(elifesciences\.org|peerj\.com)/articles/([\w-]+){_TAIL}", r"\1/articles/\2.pdf",
            "peerj.com/articles/99001/", "peerj.com/articles/99001.pdf"),
-    _route(rf"osf\.io/preprints/\w+/(\w{{5}}(?:_v[0-9]+)?){_TAIL}", r"osf.io/download/\1/", _PAGE,
+    _route(rf"osf\.io/preprints/\w+/(\w{{5}}(?:_v[0-9]+)?){_TAIL}", r"osf.io/download/\1/",
            "osf.io/preprints/psyarxiv/abcd5_v2", "osf.io/download/abcd5_v2/"),
 )
 # fmt: on
@@ -121,7 +111,7 @@ def file_url(value: object, target: Target = Target.PDF) -> str | None:
         return None
     for route in FILE_ROUTES:
         if (target is Target.PDF or route.any_file) and (match := route.pattern.fullmatch(url)):
-            return match.expand(route.to) if route.to else None
+            return match.expand(f"https://{route.to}") if route.to else None
     return url
 
 

@@ -6,7 +6,6 @@ Without a key it answers 429 to nearly everybody, so it is off until there is on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import orjson
 
@@ -16,11 +15,11 @@ _URL = "https://api.semanticscholar.org/graph/v1/paper/batch?fields=isOpenAccess
 _MOST = 500
 _PUBLISHED = frozenset({"GOLD", "HYBRID", "BRONZE"})
 
-_WORK = kit.Work("W1", doi="10.5555/peerj.99001")
-
-
-def _paper(url: str, status: str = "GOLD", license_: str | None = "CCBY") -> kit.JsonObject:
-    return {"paperId": "01", "isOpenAccess": True, "openAccessPdf": {"url": url, "status": status, "license": license_}}
+_WORK, _PREPRINT = kit.Work("W1", doi="10.5555/peerj.99001"), kit.Work("W2", arxiv_id="2601.00001")
+_FILE = "https://peerj.com/articles/1.pdf"
+_GOLD = {"url": _FILE, "status": "GOLD", "license": "CCBY"}
+_AT_ARXIV = {"url": "https://arxiv.org/pdf/2601.00001", "status": "GREEN", "license": None}
+_AT_DOI = _GOLD | {"url": "https://doi.org/10.5555/peerj.99001"}
 
 
 @kit.register("semantic_scholar")
@@ -31,33 +30,29 @@ class SemanticScholarResolver(kit.ApiResolver):
     aliases = ("s2",)
     Settings = kit.KeyedSettings
     EXAMPLES = (
-        kit.Example(_WORK, [[_paper("https://peerj.com/articles/1.pdf")]], ["https://peerj.com/articles/1.pdf"]),
-        kit.Example(
-            kit.Work("W2", arxiv_id="2601.00001"),
-            [[_paper("https://arxiv.org/pdf/2601.00001", "GREEN", None)]],
-            ["https://export.arxiv.org/pdf/2601.00001"],
-        ),
-        kit.Example(_WORK, [[_paper("https://doi.org/10.5555/peerj.99001")]], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [[_paper("", "CLOSED", None)]], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [[None]], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer({"error": "No valid paper ids given"}, 400)], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer({"error": "Unsupported fields: [x]"}, 400)], reason=kit.Reason.HTTP_4XX),
+        kit.Example(_WORK, [[{"paperId": "01", "openAccessPdf": _GOLD}]], [_FILE]),
+        kit.Example(_PREPRINT, [[{"openAccessPdf": _AT_ARXIV}]], ["https://export.arxiv.org/pdf/2601.00001"]),
+        kit.Example(_WORK, [[{"openAccessPdf": _AT_DOI}]]),
+        kit.Example(_WORK, [[{"openAccessPdf": {"url": "", "status": "CLOSED"}}]]),
+        kit.Example(_WORK, [[None]]),
+        kit.Example(_WORK, [kit.answer({"error": "No valid paper ids given"}, 400)]),
         kit.Example(_WORK, [{"paperId": "01"}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W3")),
     )
 
-    def applies(self, work: kit.Work) -> bool:
-        return _paper_id(work) is not None
+    def item(self, work: kit.Work) -> str | None:
+        known = {"DOI": work.doi, "ARXIV": work.arxiv_id, "PMID": work.pmid}
+        return next((f"{kind}:{value}" for kind, value in known.items() if value), None)
 
     def request(self, work: kit.Work, context: kit.ResolverContext) -> kit.Request:
         key = context.api_keys.get(self.name)
-        return kit.batchable_request(_paper_id(work) or "", _MOST, _papers, key, is_for_all=_none_is_known)
+        return kit.batchable_request(self.item(work) or "", _MOST, _papers, key, is_for_all=_none_is_known)
 
     def failure(self, response: kit.Response) -> kit.ResolverResult | None:
         return kit.nothing("none of the papers is known") if _none_is_known(response) else super().failure(response)
 
-    def read(self, data: Any, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
-        item = _paper_id(work) or ""
+    def read(self, data: object, work: kit.Work, response: kit.Response) -> kit.Candidates | None:
+        item = self.item(work) or ""
         requested = response.items or (item,)
         if not isinstance(data, list) or len(data) != len(requested):
             return None
@@ -71,15 +66,9 @@ class SemanticScholarResolver(kit.ApiResolver):
 
 
 def _papers(ids: Sequence[str], key: str | None) -> kit.Request:
-    body, kind, secret = orjson.dumps({"ids": list(ids)}), "application/json", {"x-api-key": key} if key else {}
-    sent = {"verb": "POST", "body": body, "headers": {"Content-Type": kind}, "secret_headers": secret}
-    return kit.api_request(_URL, **sent, follow_redirects=False)
+    sent = {"verb": "POST", "body": orjson.dumps({"ids": list(ids)}), "headers": {"Content-Type": "application/json"}}
+    return kit.api_request(_URL, **sent, secret_headers={"x-api-key": key} if key else {}, follow_redirects=False)
 
 
 def _none_is_known(response: kit.Response) -> bool:
     return response.status == 400 and "No valid paper ids" in str(kit.dig(kit.json_of(response), "error"))
-
-
-def _paper_id(work: kit.Work) -> str | None:
-    known = {"DOI": work.doi, "ARXIV": work.arxiv_id, "PMID": work.pmid}
-    return next((f"{kind}:{value}" for kind, value in known.items() if value), None)

@@ -21,18 +21,20 @@ _UNTYPED = frozenset({"application/octet-stream", "binary/octet-stream", "unk", 
 _PAGES = frozenset({"text/html", "application/xhtml+xml"})
 _REPLAY = re.compile(r"https?://web\.archive\.org/web/([0-9]{1,14})id_/.*")
 _JOB = re.compile(r"spn2-[0-9a-f]{8,64}")
+_WEB = "https://web.archive.org/web"
 _POLL_S = 10.0
 _MOST_POLLS = 30
 
 _NO_ERRORS = "!statuscode:[345].."  # leaves revisits in, which have no status
+_QUERY = {"output": "json", "fl": ",".join(_FIELDS), "filter": _NO_ERRORS, "collapse": "digest", "limit": "-5"}
 _FORM = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
 
-_WORK, _FILE, _WEB = kit.Work("W1"), "https://peerj.com/articles/1.pdf", "https://web.archive.org/web"
+_WORK, _FILE = kit.Work("W1"), "https://peerj.com/articles/1.pdf"
 _DEAD = kit.ResolverContext(dead_urls=(_FILE, "https://peerj.com/articles/1"))
 _WALL = ["20240101000000", _FILE, "text/html", "200", "AAAA"]
 _TYPED = ["20260401120000", _FILE, "application/pdf", "200", "DMH3E3XE"]
 _REVISITED = ["20260927204213", _FILE, _REVISIT, "-", "DMH3E3XE"]
-_RESUME: tuple[list[str], ...] = ([], ["com%2Cpeerj%29+20260927204214"])
+_ROWS = [_FIELDS, _WALL, _TYPED, _REVISITED, [], ["com%2Cpeerj%29+20260927204214"]]
 
 
 class WaybackSettings(kit.KeyedSettings):
@@ -51,13 +53,10 @@ class WaybackResolver(kit.Resolver):
     head_precheck = False
     Settings = WaybackSettings
     EXAMPLES = (
-        kit.Example(
-            _WORK, [[_FIELDS, _WALL, _TYPED, _REVISITED, *_RESUME]], [f"{_WEB}/20260401120000id_/{_FILE}"], _DEAD
-        ),
+        kit.Example(_WORK, [_ROWS], [f"{_WEB}/20260401120000id_/{_FILE}"], _DEAD),
         # only revisits are listed: each of them replays the bytes
         kit.Example(_WORK, [[_FIELDS, _REVISITED]], [f"{_WEB}/20260927204213id_/{_FILE}"], _DEAD),
-        kit.Example(_WORK, [[]], (), _DEAD, kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer(b"<h1>Too Many Requests</h1>", 429)], (), _DEAD, kit.Reason.RATE_LIMITED),
+        kit.Example(_WORK, [[]], context=_DEAD),
         kit.Example(_WORK, [b"<h1>maintenance</h1>"], (), _DEAD, kit.Reason.BAD_ANSWER),
         kit.Example(_WORK, reason=kit.Reason.NO_CANDIDATE),  # no dead URL, no request
     )
@@ -70,12 +69,10 @@ class WaybackResolver(kit.Resolver):
     def resolve(self, work: kit.Work, context: kit.ResolverContext) -> kit.Resolution:
         found: list[kit.Candidate] = []
         for dead in context.dead_urls[: self.settings.max_urls]:
-            response = yield kit.api_request(_index_url(dead))
-            failed = kit.failure(response)
+            response = yield kit.api_request("https://web.archive.org/cdx/search/cdx", {"url": dead, **_QUERY})
             rows = kit.json_of(response)
-            if failed is None and not isinstance(rows, list):
-                failed = kit.bad_answer("the Wayback index did not answer with a list")
-            if failed:
+            no_list = None if isinstance(rows, list) else kit.bad_answer("the Wayback index did not answer with a list")
+            if failed := kit.failure(response) or no_list:
                 return kit.ResolverResult(tuple(found), failed.reason, failed.note)
             found.extend(self._candidates(rows))
         key = context.api_keys.get(self.name)
@@ -110,9 +107,7 @@ class WaybackResolver(kit.Resolver):
             state = kit.mapping(kit.json_of(response))
             if state.get("status") != "pending":
                 break
-        replay = kit.normalize_url(
-            f"https://web.archive.org/web/{state.get('timestamp')}id_/{state.get('original_url')}"
-        )
+        replay = kit.normalize_url(f"{_WEB}/{state.get('timestamp')}id_/{state.get('original_url')}")
         if state.get("status") != "success" or replay is None or not _REPLAY.fullmatch(replay):
             return _not_saved(state)
         return kit.ResolverResult((self.candidate(replay),))
@@ -126,14 +121,8 @@ class WaybackResolver(kit.Resolver):
         typed.sort(key=lambda pair: (pair[0] is kit.Target.PDF, pair[1]["timestamp"]), reverse=True)
         for target, row in typed:
             # `id_` requests the bytes as they were captured, without the archive's banner and rewritten links
-            if url := kit.normalize_url(f"https://web.archive.org/web/{row['timestamp']}id_/{row['original']}"):
+            if url := kit.normalize_url(f"{_WEB}/{row['timestamp']}id_/{row['original']}"):
                 yield self.candidate(url, target, captured_from=row["original"])
-
-
-def _index_url(dead: str) -> str:
-    wanted = {"fl": ",".join(_FIELDS), "filter": _NO_ERRORS, "collapse": "digest", "limit": "-5"}
-    query = {"url": dead, "output": "json", **wanted}
-    return f"https://web.archive.org/cdx/search/cdx?{urlencode(query)}"
 
 
 def _captures(rows: Sequence[Any]) -> Iterator[Mapping[str, str]]:

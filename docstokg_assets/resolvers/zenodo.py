@@ -33,8 +33,7 @@ class ZenodoResolver(kit.DepositResolver):
     EXAMPLES = (
         kit.Example(_WORK, [_ORDINARY], [f"{_FILES}/paper.pdf/content"]),
         kit.Example(_BY_PAGE, [_ORDINARY], [f"{_FILES}/paper.pdf/content"]),
-        kit.Example(_WORK, [_RESTRICTED], reason=kit.Reason.NO_CANDIDATE),
-        kit.Example(_WORK, [kit.answer({"message": "Record deleted"}, 410)], reason=kit.Reason.NO_CANDIDATE),
+        kit.Example(_WORK, [_RESTRICTED]),
         kit.Example(_WORK, [kit.answer({"message": "30 per 1 minute"}, 429)], reason=kit.Reason.RATE_LIMITED),
         kit.Example(kit.Work("W3", doi="10.5555/1")),
     )

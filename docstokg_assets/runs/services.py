@@ -16,7 +16,7 @@ from docstokg_assets.lake.views import export_new_rows
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.reporting.sinks import SinkSet
 from docstokg_assets.resolvers.registry import Resolver, build_resolvers
-from docstokg_assets.sources.driver import BlockingDriver
+from docstokg_assets.sources.listing import BlockingDriver
 from resources.artifacts.store import ArtifactStore
 from resources.catalog.catalog import Catalog
 from resources.clock import SystemClock

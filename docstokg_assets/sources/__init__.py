@@ -12,7 +12,7 @@ from resources.errors import ExplainedError
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A record or a line that cannot become a work. The rest of its page or file goes on."""
+    """A record or a line that cannot become a work. The rest of its page or file is read."""
 
     where: str  # `line 12`, or the record's id, or its place on the page
     reason: str
@@ -20,18 +20,16 @@ class SetAside:
 
 
 class SourceError(ExplainedError):
-    """A source of works cannot go on: what happened, what helps, and when trying again makes sense (epoch seconds)."""
+    """A source of works failed: what happened, the remedy, and when to try again (epoch seconds)."""
 
     def __init__(self, message: str, remedy: str, retry_at: float | None = None) -> None:
         super().__init__(f"{message} {remedy}")
-        self.message = message
-        self.remedy = remedy
-        self.retry_at = retry_at
+        self.message, self.retry_at = message, retry_at
 
 
 class RequestRefused(SourceError):
-    """The source does not accept the request as it is: its filter or, of a list that was left for long, its cursor."""
+    """The source rejects the request: its filter is wrong, or its cursor has expired."""
 
 
 class PlanRequired(SourceError):
-    """The plan of the key does not cover the request; asking again changes nothing."""
+    """The plan of the key does not cover the request; a retry does not help."""

@@ -1,7 +1,7 @@
-"""Works that OpenAlex has deleted, or merged into others, after they were listed here: which of ours they are, and their end.
+"""Works that OpenAlex has deleted, or merged into others, after they were listed: find those of a year and end them.
 
-A work that is gone there is not looked for any more: it ends as `work-deleted`, without a request. What was stored of it before
-stays as it is. Deletion is final: `plan_works` leaves such a work alone when it comes from elsewhere.
+A deleted work is not searched for any more: it ends as `work-deleted`, without a request. Files stored before are kept.
+Deletion is final: `plan_works` skips such a work when another source lists it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def deleted_of_years(
 def without_deleted(
     works: Iterable[Work], deleted: dict[str, str], catalog: Catalog, ended: DeletionCounts
 ) -> Iterator[Work]:
-    """The works that are to be planned. The others are put into the queue as deleted, for the next pass to account for them."""
+    """Yield the works to plan. Put the deleted ones into the queue as such; the next pass records their outcome."""
     for batch in in_batches(works):
         gone = {work.work_id: work for work in batch if work.work_id in deleted}
         if gone:
@@ -68,6 +68,6 @@ def without_deleted(
 
 
 def _ending(work: Work, day: str) -> NewItem:
-    """In the queue with another plan than it can have had, which opens it once more if it had ended."""
+    """A queue row with a plan hash of its own, which reopens the work if it has ended."""
     record = replace(work, deleted=day or "an unknown day").to_json()
     return NewItem(work.work_id, work.year, work.year or 0, record, DELETED_PLAN, next_group=None)

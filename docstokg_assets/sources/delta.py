@@ -1,7 +1,7 @@
-"""Which years have works that are new since a day, and how that was found out. Sends at most two requests.
+"""Find the years that have new works since a day. Sends at most two requests.
 
 OpenAlex lists *updated* works only under some plans; otherwise the works *published* lately are counted, which finds new works
-but no changes of old ones. The sensor `nightly_delta` decides when to ask, and requests the runs.
+but no changes of old ones. The sensor `nightly_delta` calls this and requests the runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from docstokg_assets.sources import PlanRequired
 from docstokg_assets.sources.openalex_api import OpenAlexApi
 from resources.http.messages import Request, Response
 
-LOOK_BACK = dt.timedelta(days=30)  # records come to OpenAlex days or weeks after their publication date
+LOOK_BACK = dt.timedelta(days=30)  # OpenAlex lists a record days or weeks after its publication date
 Way = Literal["updated", "published"]
 _PUBLISHED = "looked at works published since {since}: new works are found, changes of older ones are not"
 

@@ -8,32 +8,56 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Literal
+from itertools import groupby, islice
+from typing import Literal, TypeVar
 
 from docstokg_assets.domain.identifiers import Identifier
 from docstokg_assets.domain.works import Work
 from docstokg_assets.sources import RequestRefused, SetAside, SourceError
 from docstokg_assets.sources import openalex_api as oa
 from docstokg_assets.sources.delta import Way
-from docstokg_assets.sources.driver import BlockingDriver
-from docstokg_assets.sources.ids import read_ids
+from docstokg_assets.sources.files import read_ids, read_urls
 from docstokg_assets.sources.local_filter import LocalFilter
 from docstokg_assets.sources.settings import OpenAlexSettings
-from docstokg_assets.sources.snapshot import Keep, Snapshot, folders
-from docstokg_assets.sources.urls import read_urls
+from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog import rows as catalog_rows
 from resources.catalog.catalog import Catalog
 from resources.folders import FolderError, ReadFolder, read_lines
-from resources.http.errors import HttpError
+from resources.http.attempts import AttemptLog
+from resources.http.client import HttpClient
+from resources.http.errors import HttpError, Interrupted
+from resources.http.messages import Request, Response
 from resources.settings import SettingsError
 
 _BATCH = 2_000  # works from a provider: at most these are requested again after a crash
 _LARGE_BATCH = 10_000  # works from the local disk: fewer and larger parts of the lake
 _DAY = dt.timedelta(days=1)
+T = TypeVar("T")
+
+
+class BlockingDriver:
+    """Sends the requests of a source in the calling thread, one after the other. `log` receives the attempts."""
+
+    def __init__(self, client: HttpClient, log: AttemptLog, stop: threading.Event) -> None:
+        self._client, self._log, self._stop = client, log, stop
+
+    def ask(self, conversation: Generator[Request, Response, T]) -> T:
+        """Run a generator that yields Requests and receives Responses, and return its result. Raises Interrupted when `stop` is
+        set before the answer has come."""
+        try:
+            request = next(conversation)
+            while True:
+                if self._stop.is_set():
+                    raise Interrupted("the run is being ended", url=request.url)
+                response = self._client.request_with_retries(request, self._log, stopped=self._stop.is_set)
+                request = conversation.send(response)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +139,7 @@ def list_works(
     `with_unknown`: also yield works of which no year is known, where the source has such.
     """
     collected.set_aside += source.set_aside
-    works: Iterator[Work]
+    queried, works = source.kind in ("query", "snapshot"), iter(source.works)  # a file has works of all years
     try:
         match source.kind:
             case "query":
@@ -123,15 +147,19 @@ def list_works(
             case "snapshot":
                 since = changed.since - _DAY if changed else collected.through
                 keep = LocalFilter(settings.with_types(settings.filter))
-                works = works_of_snapshot(open_snapshot(settings), year, since, keep, settings.max_works, collected)
+                works = works_of_snapshot(open_snapshot(settings), year, since, keep, collected)
             case "ids":
                 works = works_of_ids(driver, openalex_api(settings), source.identifiers, collected)
-            case "urls":
-                collected.works = len(source.works)
-                works = iter(source.works)
-        if year is not None and source.kind in ("ids", "urls"):
-            works = _works_of_year(works, year, settings.first_year, collected, with_unknown=with_unknown)
-        yield from works
+        for work in works:
+            if queried and settings.max_works is not None and collected.works >= settings.max_works:
+                collected.cursor = None
+                return
+            collected.works += 1
+            if queried or year is None or work.year == year or (with_unknown and work.year is None):
+                yield work
+            elif with_unknown and work.year is not None and work.year < settings.first_year:
+                reason = f"its year {work.year} has no partition; lower openalex.first_year"
+                collected.set_aside.append(SetAside(work.work_id, reason))
     except (SourceError, HttpError) as error:
         collected.error = error
 
@@ -154,6 +182,8 @@ def _works_of_query(
     year: int | None,
     changed: ChangedSince | None,
 ) -> Iterator[Work]:
+    """Yield all works of a filter. A year is listed slice by slice, because cursors are short-lived; a large slice is split. A
+    cursor from an earlier run may have expired; then the list begins again."""
     slices: Sequence[oa.DateSlice | None] = (None,)
     if year is not None and changed is not None and changed.way == "updated":
         works_filter = f"{works_filter},from_updated_date:{changed.since}"
@@ -162,80 +192,44 @@ def _works_of_query(
         after = collected.through + _DAY if collected.through else None
         slices = oa.date_slices(year, since=changed.since if changed else after)
     api, works_filter = openalex_api(settings), settings.with_types(works_filter)
-    continued = collected.cursor is not None
-    try:
-        yield from works_of_filter(driver, api, works_filter, slices, settings.max_works, collected)
-    except RequestRefused:
-        if not continued:
-            raise
-        collected.cursor = None  # it has expired: list from the start
-        yield from works_of_filter(driver, api, works_filter, slices, settings.max_works, collected)
-
-
-def _works_of_year(
-    works: Iterable[Work], year: int, first_year: int, collected: Collected, *, with_unknown: bool
-) -> Iterator[Work]:
-    for work in works:
-        if work.year == year or (with_unknown and work.year is None):
-            yield work
-        elif with_unknown and work.year is not None and work.year < first_year:
-            reason = f"its year {work.year} has no partition; lower openalex.first_year"
-            collected.set_aside.append(SetAside(work.work_id, reason))
-
-
-def works_of_filter(
-    driver: BlockingDriver,
-    api: oa.OpenAlexApi,
-    works_filter: str,
-    slices: Iterable[oa.DateSlice | None],
-    max_works: int | None,
-    collected: Collected,
-) -> Iterator[Work]:
-    """Yield all works of a filter, slice by slice, because cursors are short-lived; split a large slice into smaller ones."""
-    remaining = deque(slices)
+    remaining, continued = deque(slices), collected.cursor is not None
     while remaining:
-        dates = remaining.popleft()
-        cursor: str | None = collected.cursor or oa.FIRST_CURSOR
-        announced = False
-        while cursor is not None:
-            collected.cursor = cursor
-            page = driver.ask(api.page(works_filter, dates, cursor))
+        dates, announced = remaining.popleft(), False
+        collected.cursor = collected.cursor or oa.FIRST_CURSOR
+        while collected.cursor is not None:
+            try:
+                page = driver.ask(api.page(works_filter, dates, collected.cursor))
+            except RequestRefused:
+                if not continued:
+                    raise
+                remaining, continued, dates, collected.cursor = deque(slices), False, None, None
+                break
             collected.pages += 1
             if dates and not announced and (page.count or 0) > oa.LARGE_SLICE and (smaller := dates.smaller()):
                 remaining.extendleft(reversed(smaller))
-                dates = None
+                dates = collected.cursor = None
                 break
             collected.announced += 0 if announced else page.count or 0
             announced = True
             collected.set_aside.extend(page.set_aside)
-            for work in page.works:
-                if max_works is not None and collected.works >= max_works:
-                    collected.cursor = None
-                    return
-                collected.works += 1
-                yield work
-            cursor = page.next_cursor
-        collected.cursor = None
+            yield from page.works
+            collected.cursor = page.next_cursor
         if dates is not None:
             collected.through = dates.last
 
 
 def works_of_snapshot(
-    snapshot: Snapshot, year: int | None, since: dt.date | None, keep: Keep, max_works: int | None, collected: Collected
+    snapshot: Snapshot, year: int | None, since: dt.date | None, keep: LocalFilter, collected: Collected
 ) -> Iterator[Work]:
     """Yield the works of a year from a snapshot's folders after `since`. Raises SourceError at the end if a file broke off."""
     broken: SourceError | None = None
     parts = snapshot.parts(since)
     collected.announced = sum(part.records for part in parts)
-    for day, of_day in folders(parts):
+    for day, of_day in groupby(parts, key=lambda part: part.updated):
         for part in of_day:
             collected.pages += 1
             try:
-                for work in snapshot.works(part, year, keep, collected.set_aside):
-                    if max_works is not None and collected.works >= max_works:
-                        return
-                    collected.works += 1
-                    yield work
+                yield from snapshot.works(part, year, keep, collected.set_aside)
             except SourceError as error:
                 broken = broken or error
         if broken is None:
@@ -254,7 +248,6 @@ def works_of_ids(
         for work in driver.ask(api.by_ids(batch)):
             if work.work_id not in seen:
                 seen.add(work.work_id)
-                collected.works += 1
                 yield work
 
 

@@ -1,20 +1,20 @@
-"""An OpenAlex filter applied to records at hand, for sources that cannot be asked to filter. Refuses what it cannot judge.
+"""Apply an OpenAlex filter to local records, as of a snapshot. Refuses filters that it cannot evaluate.
 
-A name is the way through the record (`topics.id`, `open_access.is_oa`); values are compared as the API does: without case, ids
-without their address, `|` between alternatives, `!` for "not". Names of the API that no record holds are not known here.
+A name is a path in the record (`topics.id`, `open_access.is_oa`). Values are compared as the API does: without case, ids
+without their URL, `|` between alternatives, `!` for "not". Filters of the API that no record contains are unknown here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from docstokg_assets.domain.identifiers import normalize_doi
-from docstokg_assets.domain.json_access import mapping
+from docstokg_assets.domain.json_access import mapping, values_at
 from resources.settings import SettingsError
 
 _DATES = ("from_publication_date", "to_publication_date")
-# Names of the API that are short for a way through the record.
+# Filters of the API that are short for a path in the record.
 _WAYS = {name: f"authorships.{name}" for name in ("author.id", "institutions.id")}
 _WAYS |= {"openalex": "id", **{name: f"open_access.{name}" for name in ("is_oa", "oa_status")}}
 _LOCATION = (
@@ -58,23 +58,13 @@ def _test(name: str, value: str) -> Test:
     if name not in _KNOWN or ranged:
         remedy = "leave it out, or set openalex.source to api"
         raise SettingsError([f"openalex.filter: {name}:{value} cannot be applied to a snapshot; {remedy}"])
-    way, negated = name.split("."), value.startswith("!")
+    negated = value.startswith("!")
     wanted = {_plain(one) for one in value.removeprefix("!").split("|")}
-    return lambda record: any(_plain(found) in wanted for found in _values(record, way)) is not negated
+    return lambda record: any(_plain(found) in wanted for found in values_at(record, name)) is not negated
 
 
 def _date(record: Any) -> str:
     return str(mapping(record).get("publication_date") or "")
-
-
-def _values(node: Any, way: list[str]) -> Iterator[Any]:
-    if isinstance(node, list):
-        for item in node:
-            yield from _values(item, way)
-    elif way:
-        yield from _values(mapping(node).get(way[0]), way[1:])
-    else:
-        yield node
 
 
 def _plain(value: Any) -> str:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from docstokg_assets.domain.identifiers import Identifier, arxiv_doi, arxiv_without_version
-from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.identifiers import Identifier, arxiv_without_version
+from docstokg_assets.domain.json_access import dig, mapping, objects, text
 from docstokg_assets.domain.works import UnreadableRecord, Work, work_from_openalex
 from docstokg_assets.sources import PlanRequired, RequestRefused, SetAside, SourceError
-from docstokg_assets.sources.ids import work_from_identifier
+from docstokg_assets.sources.files import work_from_identifier
 from resources.http.messages import Request, Response, Role
 
 HOST = "api.openalex.org"
@@ -34,6 +34,7 @@ SELECT = (
 _KEY_REMEDY = "Set DOCSTOKG_CONTENT_API_KEY_OPENALEX to a valid key; https://openalex.org/users gives one for free."
 _FILTER_REMEDY = "Correct the OpenAlex filter (--query, or openalex.filter in the configuration)."
 _LATER_REMEDY = "Start the same command again later; what has come is kept."
+_BUDGET_REMEDY = f"It is renewed at midnight UTC. {_LATER_REMEDY} A key of your own has ten times the budget."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class OpenAlexApi:
         if dates:
             parts += [f"from_publication_date:{dates.first}", f"to_publication_date:{dates.last}"]
         url = f"{_list_url(','.join(parts), self._per_page)}&cursor={quote(cursor, safe='*')}"
-        # Whoever asks for a list wants to know what is new in it.
+        # not from the cache: new works are wanted
         response = yield replace(self._request(url), cache=False)
         page = self._read_page(response)
         # A slice that fits on its first page needs no second request to learn that nothing follows.
@@ -95,8 +96,8 @@ class OpenAlexApi:
     def counts_by_year(self, works_filter: str) -> Generator[Request, Response, dict[int, int]]:
         """How many works of each publication year a filter selects, for the price of one page."""
         url = f"https://{HOST}/works?filter={quote(works_filter, safe=':,/')}&group_by=publication_year"
-        body = mapping(self._read_json((yield replace(self._request(url), cache=False))))
-        groups = [mapping(group) for group in items(body.get("group_by"))]
+        body = self._read_json((yield replace(self._request(url), cache=False)))
+        groups = objects(dig(body, "group_by"))
         return {int(g["key"]): int(g["count"]) for g in groups if str(g.get("key")).isdigit() and g.get("count")}
 
     def singleton(self, identifier: Identifier) -> Generator[Request, Response, Work | None]:
@@ -139,8 +140,7 @@ class OpenAlexApi:
         meta = mapping(body.get("meta"))
         if not isinstance(body.get("results"), list) or not meta:
             raise SourceError("OpenAlex answered with something that is not a page of works.", _LATER_REMEDY)
-        works: list[Work] = []
-        aside: list[SetAside] = []
+        works, aside = list[Work](), list[SetAside]()
         for position, record in enumerate(body["results"]):
             try:
                 works.append(work_from_openalex(record))
@@ -170,15 +170,16 @@ class OpenAlexApi:
             case 429 if _is_plan_gated(body):
                 remedy = "Leave that filter or sort order out, or use a key with such a plan."
                 return PlanRequired(f"OpenAlex wants another plan for this request: {said}", remedy)
-            case 429 if _is_budget_spent(body):
-                return SourceError(
-                    f"The daily OpenAlex budget is spent: {said}",
-                    f"It is renewed at midnight UTC. {_LATER_REMEDY} A key of your own has ten times the budget.",
-                    retry_at=self._clock() + _seconds_to_wait(response, body),
-                )
             case 429:
-                wait = _seconds_to_wait(response, body)
-                return SourceError(f"OpenAlex asks to slow down: {said}", _LATER_REMEDY, retry_at=self._clock() + wait)
+                waits = (
+                    response.headers.get("retry-after"),
+                    body.get("retryAfter"),
+                    response.headers.get("x-ratelimit-reset"),
+                )
+                retry_at = self._clock() + next((float(wait) for wait in map(str, waits) if wait.isdigit()), 60.0)
+                if not _is_budget_spent(body):
+                    return SourceError(f"OpenAlex asks to slow down: {said}", _LATER_REMEDY, retry_at)
+                return SourceError(f"The daily OpenAlex budget is spent: {said}", _BUDGET_REMEDY, retry_at)
         return SourceError(f"OpenAlex answered with HTTP {response.status} {said}".strip() + ".", _LATER_REMEDY)
 
 
@@ -203,16 +204,14 @@ def id_batches(identifiers: Iterable[Identifier]) -> Iterator[tuple[Identifier, 
 
 def is_final(status: int, headers: Mapping[str, str], body: bytes) -> bool:
     """Whether asking again changes nothing: the plan does not cover the request, or the budget is spent."""
-    if status != 429:
-        return False
-    raw = _json_object(body)
+    raw = _json_object(body) if status == 429 else {}
     return _is_plan_gated(raw) or _is_budget_spent(raw)
 
 
 def _lookup(identifier: Identifier) -> tuple[str, str]:
     """The filter field and the value under which OpenAlex knows an identifier."""
-    if identifier.kind == "arxiv":
-        return "doi", arxiv_doi(identifier.value)
+    if identifier.kind == "arxiv":  # DataCite, and so OpenAlex, knows a paper of arXiv by this DOI
+        return "doi", f"10.48550/arxiv.{arxiv_without_version(identifier.value)}"
     return {"pmcid": "ids.pmcid"}.get(identifier.kind, identifier.kind), identifier.value
 
 
@@ -239,9 +238,3 @@ def _is_plan_gated(body: Mapping[str, Any]) -> bool:
 
 def _is_budget_spent(body: Mapping[str, Any]) -> bool:
     return "insufficient budget" in str(body.get("message")).lower()
-
-
-def _seconds_to_wait(response: Response, body: Mapping[str, Any]) -> float:
-    headers = response.headers
-    said = map(str, (headers.get("retry-after"), body.get("retryAfter"), headers.get("x-ratelimit-reset")))
-    return next((float(value) for value in said if value.isdigit()), 60.0)

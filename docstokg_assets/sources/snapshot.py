@@ -7,12 +7,12 @@ that breaks off is set aside from there on, and its folder does not count as rea
 from __future__ import annotations
 
 import datetime as dt
+import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from docstokg_assets.domain.json_access import items, mapping, text
+from docstokg_assets.domain.json_access import dig, mapping, objects, text
 from docstokg_assets.domain.works import UnreadableRecord, Work, work_from_openalex
 from docstokg_assets.sources import SetAside, SourceError
+from docstokg_assets.sources.local_filter import LocalFilter
 from docstokg_assets.sources.openalex_api import SELECT
 from resources.folders import FolderError, ReadFolder
 
@@ -32,15 +33,12 @@ _PLACES = ("", "data/parquet/works/", "data/jsonl/works/", "works/")
 _PART = re.compile(r"updated_date=(\d{4}-\d{2}-\d{2})/[^/]+$")
 _ROWS = 2_000
 _DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
+_CSV = pa_csv.ParseOptions(invalid_row_handler=lambda row: "skip")
+_DELETED_TYPES = dict.fromkeys(("work_id", "deleted_date"), pa.string())
+_DELETED_COLUMNS = pa_csv.ConvertOptions(
+    include_columns=list(_DELETED_TYPES), column_types=_DELETED_TYPES, strings_can_be_null=False
+)
 _PREFIX = "https://openalex.org/Ww"  # the letters before the number of an id
-
-
-class Keep(Protocol):
-    """Whether a raw record is wanted, and which of its root fields decide that."""
-
-    fields: frozenset[str]
-
-    def __call__(self, record: Any) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,44 +70,41 @@ class Snapshot:
         except orjson.JSONDecodeError as error:
             raise SourceError(f"{self._folder.location}/{name} is not JSON ({error}).", "Copy it again.") from None
         found = []
-        for file in map(mapping, items(manifest.get("files"))):
+        for file in objects(manifest.get("files")):
             if match := _PART.search(text(file.get("url"), 1024) or ""):
-                records = mapping(file.get("meta")).get("record_count")
+                records = dig(file, "meta", "record_count")
                 updated = dt.date.fromisoformat(match[1])
                 found.append(Part(f"{self._base}{match[0]}", updated, records if isinstance(records, int) else 0))
         return sorted((p for p in found if since is None or p.updated > since), key=lambda p: (p.updated, p.name))
 
-    def works(self, part: Part, year: int | None, keep: Keep, set_aside: list[SetAside]) -> Iterator[Work]:
+    def works(self, part: Part, year: int | None, keep: LocalFilter, set_aside: list[SetAside]) -> Iterator[Work]:
         """The works of a file that are of `year`. Raises SourceError when the file breaks off."""
         read = self._parquet if part.name.endswith(".parquet") else self._lines
         number = 0
         try:
-            for number, record in read(part.name, year, keep):
+            for number, raw in read(part.name, year, keep):
                 try:
-                    if isinstance(record, orjson.JSONDecodeError):
-                        raise UnreadableRecord(f"not JSON: {record}")
+                    record = orjson.loads(raw) if isinstance(raw, bytes) else raw
                     if keep(record) and ((work := work_from_openalex(record)).year == year or year is None):
                         yield work
-                except UnreadableRecord as error:
-                    set_aside.append(SetAside(f"{part.name} record {number}", str(error)))
+                except (UnreadableRecord, orjson.JSONDecodeError) as error:
+                    cause = str(error) if isinstance(error, UnreadableRecord) else f"not JSON: {error}"
+                    set_aside.append(SetAside(f"{part.name} record {number}", cause))
         except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
             cause = f"the file breaks off after record {number}: {str(error).splitlines()[0][:200]}"
             set_aside.append(SetAside(part.name, cause))
             raise SourceError(f"{part.name}: {cause}.", "Copy the file again; the rest was read.") from None
 
-    def _lines(self, name: str, year: int | None, keep: Keep) -> Iterator[tuple[int, Any]]:
+    def _lines(self, name: str, year: int | None, keep: LocalFilter) -> Iterator[tuple[int, Any]]:
         # Most lines are of another year; looking for the year in the text is far cheaper than reading all JSON.
         wanted = None if year is None else re.compile(rb'"publication_(?:year":\s*%d\b|date":\s*"%d-)' % (year, year))
         with self._folder.stream(name) as stream:
-            for number, line in enumerate(_lines_of(stream), start=1):
-                if not line.strip() or (wanted is not None and not wanted.search(line) and line.endswith(b"}")):
-                    continue
-                try:
-                    yield number, orjson.loads(line)
-                except orjson.JSONDecodeError as error:
-                    yield number, error
+            for number, ended in enumerate(io.BufferedReader(cast(io.RawIOBase, stream), 1 << 20), start=1):
+                line = ended.rstrip(b"\n")
+                if line.strip() and (wanted is None or wanted.search(line) or not line.endswith(b"}")):
+                    yield number, line
 
-    def _parquet(self, name: str, year: int | None, keep: Keep) -> Iterator[tuple[int, Any]]:
+    def _parquet(self, name: str, year: int | None, keep: LocalFilter) -> Iterator[tuple[int, Any]]:
         with self._folder.random_access(name) as opened:
             file = pq.ParquetFile(opened)
             wanted = [f for f in {*SELECT.split(","), *keep.fields} if f in file.schema_arrow.names]
@@ -132,7 +127,7 @@ class Snapshot:
             return
         try:
             with self._folder.stream(name) as stream:
-                for batch in _deletions(stream):
+                for batch in pa_csv.open_csv(stream, parse_options=_CSV, convert_options=_DELETED_COLUMNS):
                     trimmed = pc.utf8_ltrim(batch.column("work_id"), _PREFIX)
                     rows = batch.append_column("number", trimmed).filter(pc.utf8_is_digit(trimmed))
                     found = rows.column("number").cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -142,31 +137,3 @@ class Snapshot:
         except (FolderError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
             cause = str(error).splitlines()[0][:200]
             raise SourceError(f"{name} cannot be read: {cause}.", "Copy the file again.") from None
-
-
-def _deletions(stream: Any) -> Iterable[pa.RecordBatch]:
-    columns = ("work_id", "deleted_date")
-    batches: Iterable[pa.RecordBatch] = pa_csv.open_csv(
-        stream,
-        parse_options=pa_csv.ParseOptions(invalid_row_handler=lambda row: "skip"),
-        convert_options=pa_csv.ConvertOptions(
-            include_columns=columns, column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False
-        ),
-    )
-    return batches
-
-
-def _lines_of(stream: Any) -> Iterator[bytes]:
-    """Lines without their ends; only what one reading brought is held."""
-    rest = b""
-    while data := stream.read(1 << 20):
-        *lines, rest = (rest + bytes(data)).split(b"\n")
-        yield from lines
-    if rest:
-        yield rest
-
-
-def folders(parts: Iterable[Part]) -> Iterator[tuple[dt.date, list[Part]]]:
-    """The files by the day on which their records were updated; `parts` are in the order of the days."""
-    for day, of_day in groupby(parts, key=lambda part: part.updated):
-        yield day, list(of_day)

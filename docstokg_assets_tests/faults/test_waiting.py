@@ -15,7 +15,7 @@ import pytest
 
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sources import SourceError
-from docstokg_assets.sources.driver import BlockingDriver
+from docstokg_assets.sources.listing import BlockingDriver
 from docstokg_assets.sources.openalex_api import OpenAlexApi
 from resources.http.attempts import AttemptLog
 from resources.http.errors import HostClosed, HttpError

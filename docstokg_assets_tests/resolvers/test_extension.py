@@ -154,7 +154,7 @@ def test_modules_that_older_code_takes_from_here_come_with_a_warning(name: str, 
 def test_everything_else_comes_silently_and_what_is_not_there_is_not() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        exec("from docstokg_assets.resolvers import registry, answers, crossref", {})
+        exec("from docstokg_assets.resolvers import registry, api, crossref", {})
         with pytest.raises(AttributeError, match="json"):
             resolvers.json  # noqa: B018 (the access is the test)
 

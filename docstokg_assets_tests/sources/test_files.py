@@ -7,8 +7,7 @@ import re
 import pytest
 
 from docstokg_assets.domain.identifiers import Identifier
-from docstokg_assets.sources.ids import read_ids, work_from_identifier
-from docstokg_assets.sources.urls import read_urls
+from docstokg_assets.sources.files import read_ids, read_urls, work_from_identifier
 
 
 @pytest.mark.requirement("SRC-2")

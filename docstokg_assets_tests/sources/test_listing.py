@@ -14,8 +14,8 @@ import pytest
 from docstokg_assets.domain.identifiers import Identifier
 from docstokg_assets.domain.works import Work
 from docstokg_assets.sources import SourceError
-from docstokg_assets.sources.driver import BlockingDriver
 from docstokg_assets.sources.listing import (
+    BlockingDriver,
     ChangedSince,
     Collected,
     Source,
@@ -23,10 +23,7 @@ from docstokg_assets.sources.listing import (
     continue_query,
     in_batches,
     list_works,
-    works_of_filter,
-    works_of_ids,
 )
-from docstokg_assets.sources.openalex_api import OpenAlexApi, date_slices
 from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.catalog.catalog import Catalog
 from resources.http.attempts import AttemptLog
@@ -37,7 +34,7 @@ from resources.rate_limit.settings import RateLimitSettings
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LIMITS = RateLimitSettings()
-WHOLE = (None,)  # one list, not cut into slices
+SETTINGS = OpenAlexSettings(filter="type:article")
 
 
 class Web:
@@ -79,11 +76,8 @@ def ids_of(works: Iterator[Work]) -> list[str]:
 @pytest.mark.requirement("SRC-1")
 def test_a_list_is_followed_by_its_cursors_to_its_end() -> None:
     web, collected = Web(page("W1", "W2", cursor="b"), page("W3", None, cursor="c"), page()), Collected()
-    assert ids_of(works_of_filter(web.driver(), OpenAlexApi(), "type:article", WHOLE, None, collected)) == [
-        "W1",
-        "W2",
-        "W3",
-    ]
+    works = list_works(Source("query", "type:article"), SETTINGS, web.driver(), collected)
+    assert ids_of(works) == ["W1", "W2", "W3"] and collected.error is None
     assert [asked["cursor"] for asked in web.asked] == ["*", "b", "c"]
     assert (collected.works, collected.pages, collected.announced, collected.cursor) == (3, 3, 100, None)
     assert [aside.where for aside in collected.set_aside] == ["record 1 of the page"]
@@ -92,7 +86,7 @@ def test_a_list_is_followed_by_its_cursors_to_its_end() -> None:
 @pytest.mark.requirement("SRC-1")
 def test_a_year_is_asked_for_month_by_month_and_announces_the_sum() -> None:
     web, collected = Web(*(page(f"W{month}", count=1) for month in range(1, 13))), Collected()
-    works = works_of_filter(web.driver(), OpenAlexApi(), "type:article", date_slices(2024), None, collected)
+    works = list_works(Source("query", "type:article"), SETTINGS, web.driver(), collected, year=2024)
     assert ids_of(works) == [f"W{month}" for month in range(1, 13)]
     assert all(asked["cursor"] == "*" for asked in web.asked)
     assert web.asked[1]["filter"] == "type:article,from_publication_date:2024-02-01,to_publication_date:2024-02-29"
@@ -103,17 +97,16 @@ def test_a_year_is_asked_for_month_by_month_and_announces_the_sum() -> None:
 def test_a_month_with_very_many_works_is_asked_for_day_by_day_and_tells_how_far_it_came() -> None:
     days = [page(f"W{day}", count=1) for day in (1, 2)]
     web, collected = Web(page("W1", cursor="b", count=20_000), *days, refusal(429, "Insufficient budget")), Collected()
-    works = works_of_filter(web.driver(), OpenAlexApi(), "", date_slices(2024), None, collected)
-    assert [next(works).work_id, next(works).work_id] == ["W1", "W2"]
-    with pytest.raises(SourceError):
-        next(works)
+    works = list_works(Source("query", ""), SETTINGS, web.driver(), collected, year=2024)
+    assert ids_of(works) == ["W1", "W2"] and isinstance(collected.error, SourceError)
     assert web.asked[2]["filter"] == "from_publication_date:2024-01-02,to_publication_date:2024-01-02"
     assert collected.through == date(2024, 1, 2) and collected.announced == 2
 
 
 def test_no_more_works_are_taken_than_wanted() -> None:
     web, collected = Web(page("W1", "W2", cursor="b"), page("W3", "W4", cursor="c")), Collected()
-    assert ids_of(works_of_filter(web.driver(), OpenAlexApi(), "", WHOLE, 3, collected)) == ["W1", "W2", "W3"]
+    three = SETTINGS.model_copy(update={"max_works": 3})
+    assert ids_of(list_works(Source("query", ""), three, web.driver(), collected)) == ["W1", "W2", "W3"]
     assert (collected.works, collected.cursor) == (3, None)
 
 
@@ -121,25 +114,24 @@ def test_no_more_works_are_taken_than_wanted() -> None:
 @pytest.mark.parametrize("break_", [refusal(429, "Insufficient budget"), Interrupted("ended")])
 def test_a_list_that_breaks_off_tells_where_and_can_be_taken_up_there(break_: Response | HttpError) -> None:
     collected = Collected()
-    works = works_of_filter(Web(page("W1", cursor="b"), break_).driver(), OpenAlexApi(), "", WHOLE, None, collected)
-    assert next(works).work_id == "W1"
-    with pytest.raises((SourceError, Interrupted)):
-        next(works)
+    source, broken = Source("query", "type:article"), Web(page("W1", cursor="b"), break_)
+    assert ids_of(list_works(source, SETTINGS, broken.driver(), collected)) == ["W1"]
+    assert isinstance(collected.error, SourceError | Interrupted)
     assert (collected.works, collected.cursor) == (1, "b")
 
     web = Web(page("W2"))
-    assert ids_of(works_of_filter(web.driver(), OpenAlexApi(), "", WHOLE, None, collected)) == ["W2"]
+    assert ids_of(list_works(source, SETTINGS, web.driver(), collected)) == ["W2"]
     assert web.asked[0]["cursor"] == "b" and (collected.works, collected.cursor) == (2, None)
 
 
 def test_nothing_is_asked_any_more_once_the_run_is_to_end() -> None:
     stop = threading.Event()
     web = Web(page("W1", cursor="b"), page("W2", cursor="c"))
-    works = works_of_filter(web.driver(stop), OpenAlexApi(), "", WHOLE, None, Collected())
+    collected = Collected()
+    works = list_works(Source("query", ""), SETTINGS, web.driver(stop), collected)
     assert next(works).work_id == "W1"
     stop.set()
-    with pytest.raises(Interrupted):
-        next(works)
+    assert not ids_of(works) and isinstance(collected.error, Interrupted)
     assert len(web.asked) == 1
 
 
@@ -151,15 +143,12 @@ def test_works_behind_ids_come_once_and_unknown_ids_become_works_of_their_own() 
     identifiers = [Identifier("openalex", "W1"), Identifier("openalex", "W2"), Identifier("doi", "10.5555/one")]
     known = Response(200, "", {}, json.dumps({"id": "W1", "doi": "10.5555/one"}).encode())
     web, collected = Web(page("W1", count=1), known), Collected()
-    works = works_of_ids(web.driver(), OpenAlexApi(), identifiers, collected)
+    works = list_works(Source("ids", "ids.txt", identifiers), SETTINGS, web.driver(), collected)
     assert ids_of(works) == ["W1", "W2"], "W1 was named twice; OpenAlex has no W2"
     assert (collected.works, collected.pages) == (2, 2)
 
 
 # -- one listing for the CLI and Dagster -------------------------------------------------------------------------------
-
-
-SETTINGS = OpenAlexSettings(filter="type:article")
 
 
 @pytest.mark.requirement("SRC-3")

@@ -134,7 +134,7 @@ def test_every_refusal_names_what_happened_and_what_helps(
 ) -> None:
     with pytest.raises(SourceError) as raised:
         drive(OpenAlexApi(clock=lambda: 1000.0).page("x:y"), response)
-    assert message in raised.value.message and remedy in raised.value.remedy
+    assert message in raised.value.message and remedy in str(raised.value)
     assert raised.value.retry_at == retry_at
 
 

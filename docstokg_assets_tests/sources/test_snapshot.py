@@ -31,7 +31,7 @@ ALL = LocalFilter("")
 
 def taken(folder: ReadFolder, since: dt.date | None = None, keep: LocalFilter = ALL) -> tuple[set[str], Collected]:
     collected = Collected()
-    works = works_of_snapshot(Snapshot(folder), 2024, since, keep, None, collected)
+    works = works_of_snapshot(Snapshot(folder), 2024, since, keep, collected)
     return {work.work_id for work in works}, collected
 
 
@@ -55,7 +55,7 @@ def test_both_formats_make_the_same_works(tmp_path: Path) -> None:
     made = {}
     for format in ("jsonl", "parquet"):
         folder = write_snapshot(tmp_path, UNIVERSE, (2024,), format)  # type: ignore[arg-type]
-        works = works_of_snapshot(Snapshot(ReadFolder(str(folder))), 2024, None, ALL, None, Collected())
+        works = works_of_snapshot(Snapshot(ReadFolder(str(folder))), 2024, None, ALL, Collected())
         made[format] = {work.work_id: work for work in works}
     odd = {work.id for work in UNIVERSE.works(2024) if work.strange}
     assert {k: w for k, w in made["jsonl"].items() if k not in odd} == {
@@ -95,7 +95,7 @@ def test_a_file_that_breaks_off_is_told_and_its_folder_is_read_again_next_time(t
     broken.write_bytes(whole[: len(whole) // 2])
     collected, works = Collected(), []
     with pytest.raises(SourceError, match=f"{days[5].name}.*breaks off.*Copy the file again"):
-        works += works_of_snapshot(Snapshot(ReadFolder(str(folder))), 2024, None, ALL, None, collected)
+        works += works_of_snapshot(Snapshot(ReadFolder(str(folder))), 2024, None, ALL, collected)
     assert f"updated_date={collected.through}" == days[4].name
     assert [aside.where for aside in collected.set_aside] == [f"{days[5].name}/{broken.name}"]
     broken.write_bytes(whole)
