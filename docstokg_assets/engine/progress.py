@@ -1,11 +1,12 @@
-"""Where a pass is at this moment, and whom it waits for, in the words that terminal, log and UI share. Plain data; others count
-and show it."""
+"""The progress and the result of a pass, and the texts about waiting that terminal, log and Dagster UI share. Plain data."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from resources.catalog.rows import Finished
 from resources.records import ITS_TURN, Reason
 
 _SHORT_WHY = {
@@ -50,3 +51,34 @@ def waiting_text(waiting: Sequence[Waiting], most: int = 2) -> str:
     """The longest waits first. Short ones are the ordinary course of things, and not told."""
     known = sorted((w for w in waiting if w.seconds is not None and w.seconds >= 1), key=lambda w: -(w.seconds or 0))
     return ", ".join(map(str, [*known, *(w for w in waiting if w.seconds is None)][:most]))
+
+
+@dataclass(slots=True)
+class PassResult:
+    """What a pass did. `ended` says why it ended: drained, deadline, budget or stopped."""
+
+    ended: str = "drained"
+    finished: int = 0
+    saved: int = 0
+    html_only: int = 0  # of those saved
+    to_retry: int = 0  # of those finished: without success so far, a later pass tries them again
+    parked: int = 0
+    requests: int = 0
+    bytes: int = 0
+    elapsed_s: float = 0.0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, str] = field(default_factory=dict, repr=False)  # work -> reason: these come due with a host
+
+    def count(self, entry: Finished) -> None:
+        outcome = entry.outcome
+        if (before := self.refused.pop(entry.work_id, None)) is not None:  # it came due again in the same pass
+            self.finished, self.to_retry = self.finished - 1, self.to_retry - 1
+            self.outcomes -= Counter([before])
+        if not entry.counts:
+            self.refused[entry.work_id] = str(outcome.reason)
+        self.finished += 1
+        self.saved += outcome.ok
+        self.html_only += outcome.reason is Reason.HTML_ONLY
+        self.to_retry += entry.retry_at is not None
+        self.bytes += outcome.content_length or 0
+        self.outcomes[str(outcome.reason)] += 1

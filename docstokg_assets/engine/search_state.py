@@ -23,10 +23,15 @@ from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, 
 
 # A host that is still broken after its first pause may stay so for long; the work then ends with a retry time.
 MAX_WAITS = 1
+SOON_S = 60.0  # a work waits at most so long for a broken host, before it ends without success
+RETRY_BASE_S = 3600.0  # pause before the second try of a work; it doubles with each further one
+MAX_TRIES = 5
 MAX_REFUSALS = 24  # so often a work comes due with a broken host without using up a try: then the host counts as dead
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 _FILES = frozenset({Target.PDF, Target.XML})
+# What a search must know about a stored file to ask whether it is still current.
+KEPT = ("url", "resolver", "tier", "kind", "sha256", "etag", "last_modified", "version", "license")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +81,6 @@ def error_details(error: HttpError) -> dict[str, Any]:
     return {"until": error.until, "host": host_of(error.url) if error.url else None, "note": str(error)}
 
 
-@dataclass(frozen=True, slots=True)
-class KeptCopy:
-    """The stored file of a work, for a search that only checks whether it is still current."""
-
-    url: str
-    resolver: str
-    tier: Tier
-    kind: Kind
-    sha256: str
-    etag: str | None = None
-    last_modified: str | None = None
-    version: str | None = None
-    license: str | None = None
-
-
 @dataclass(slots=True)
 class SearchState:
     """All that is known in the search for one work."""
@@ -111,7 +101,7 @@ class SearchState:
     only_refused: bool = (
         False  # what is left waits for a broken host: what has failed besides is not tried again with it
     )
-    kept: KeptCopy | None = None  # if set, the search only revalidates this copy
+    kept: DownloadOutcome | None = None  # the stored file; if set, the search only asks whether it is still current
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
     fresh: bool = False  # a forced search: every host is asked anew, whatever the HTTP cache knows
     files: WorkFiles = field(default_factory=WorkFiles)
@@ -241,11 +231,11 @@ class SearchState:
             found.setdefault(without_credentials(url), failure)
         return found
 
-    def opens_soon(self, now: float, within_s: float) -> Failure | None:
-        """The broken host, if any, to wait for before the work ends: it is tried again within `within_s`, and the work has not
+    def opens_soon(self, now: float) -> Failure | None:
+        """The broken host, if any, to wait for before the work ends: it is tried again within `SOON_S`, and the work has not
         waited `MAX_WAITS` times yet."""
         broken = [f for _, f in self.counted_failures() if f.reason is Reason.BREAKER_OPEN]
-        soon = [f for f in broken if f.until is not None and f.until <= now + within_s]
+        soon = [f for f in broken if f.until is not None and f.until <= now + SOON_S]
         return _first_due(soon) if self.waits < MAX_WAITS else None
 
     def refused(self) -> Failure | None:
@@ -287,7 +277,7 @@ class SearchState:
             "requests": self.requests,
             "waits": self.waits,
             "active_ms": self.active_ms,
-            "kept": asdict(self.kept) if self.kept is not None else None,
+            "kept": {name: getattr(self.kept, name) for name in KEPT} if self.kept is not None else None,
             "replaces": self.replaces,
             "fresh": self.fresh,
             "tried": sorted(key for key in self.tried if not carries_credentials(key)) if self.only_refused else [],
@@ -313,7 +303,8 @@ class SearchState:
         self.fresh = bool(progress.get("fresh"))
         self.files = WorkFiles(progress.get("stored", {}), progress.get("main"), progress.get("aside", {}))
         if kept := progress.get("kept"):
-            self.kept = KeptCopy(**kept | {"tier": Tier(kept["tier"]), "kind": Kind(kept["kind"])})
+            kept = {**kept, "kind": Kind(kept["kind"])}
+            self.kept = DownloadOutcome(True, None, Classification.SUCCESS, Reason.OK, **kept)
         if progress.get("html"):
             self.html = outcome_from_json(progress["html"])
 
@@ -358,21 +349,21 @@ class NextTry:
     host: str | None = None
 
 
-def next_try(state: SearchState, now: float, tries: int, base_s: float, max_tries: int) -> NextTry | None:
+def next_try(state: SearchState, now: float, tries: int) -> NextTry | None:
     """A work of which a copy was only refused by an open breaker comes due when that host is tried again; any other by
     `retry_time`. None when it is over."""
     refused = state.refused()
     if refused is not None and state.waits < MAX_REFUSALS:
         state.wait_for_host()
         return NextTry(max(refused.until or 0.0, now + 1.0), False, refused.host)
-    at = retry_time(state, now, tries, base_s, max_tries)
+    at = retry_time(state, now, tries)
     return None if at is None else NextTry(at)
 
 
-def retry_time(state: SearchState, now: float, tries: int, base_s: float, max_tries: int) -> float | None:
+def retry_time(state: SearchState, now: float, tries: int) -> float | None:
     """When to try a work without success again: the latest pause that a host asked for, or our own exponential backoff. None when
     no failure is retryable or all tries are used up."""
     waits = [f.until or 0.0 for _, f in state.counted_failures() if f.is_retryable]
-    if not waits or tries >= max_tries:
+    if not waits or tries >= MAX_TRIES:
         return None
-    return max(now + base_s * 2.0**tries, *waits)
+    return max(now + RETRY_BASE_S * 2.0**tries, *waits)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.engine.passes import PassResult
+from docstokg_assets.engine.progress import PassResult
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 from resources.settings import SettingsError

@@ -11,14 +11,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from docstokg_assets.domain.identifiers import parse_identifier
-from docstokg_assets.domain.plans import Tier
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.search_state import KeptCopy
+from docstokg_assets.engine.search_state import KEPT
 from resources.artifacts.store import QUARANTINE, ArtifactStore, NameTaken, Unreadable
 from resources.catalog import Catalog, Entry
 from resources.http.canonical import canonical_url
@@ -227,37 +226,28 @@ def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
         for end in _entries(catalog, scope):
             if end.retry_at is not None or end.reason is not Reason.OK or end.kind not in _FILES:
                 continue
-            copy = _kept_copy(catalog, end)
-            if copy is None:
+            kept = _kept_copy(catalog, end)
+            if kept is None:
                 unknown += 1
             else:
-                yield end.work_id, {**_files_in_progress(catalog, end), "kept": asdict(copy), "fresh": True}
+                yield end.work_id, {**_files_in_progress(catalog, end), "kept": kept, "fresh": True}
 
     reopened = catalog.reopen_with(copies(), only_done=True)  # not those that are being fetched again
     return reopened, unknown
 
 
-def _kept_copy(catalog: Catalog, end: Entry) -> KeptCopy | None:
+def _kept_copy(catalog: Catalog, end: Entry) -> dict[str, str | None] | None:
+    """`kept` of a SearchState: the stored file and the validators that its host sent with it; None if there are none."""
     if end.url is None or carries_credentials(end.url) or not (end.resolver and end.tier and end.kind):
         return None
     url = canonical_url(end.url)  # the validators of another address of the same bytes mean nothing at this one
     stored = [a for a in catalog.artifacts_of(end.work_id) if (a.sha256, a.url) == (end.sha256, url)]
     if not stored:
         return None
-    last = stored[-1]
-    if last.etag is None and last.last_modified is None:
+    validators = {"etag": stored[-1].etag, "last_modified": stored[-1].last_modified}
+    if not any(value is not None for value in validators.values()):
         return None
-    return KeptCopy(
-        url=end.url,
-        resolver=end.resolver,
-        tier=Tier(end.tier),
-        kind=end.kind,
-        sha256=last.sha256,
-        etag=last.etag,
-        last_modified=last.last_modified,
-        version=end.version,
-        license=end.license,
-    )
+    return {name: getattr(end, name) for name in KEPT if name not in validators} | validators
 
 
 def failed_lines(catalog: Catalog, scope: WorkScope) -> Iterator[str]:

@@ -17,15 +17,13 @@ from typing import Any
 from ulid import ULID
 
 from docstokg_assets.config import ContentDownloadConfig, config_hash
-from docstokg_assets.domain.pdf_match import PdfValidator, Verdict, validate_pdf
+from docstokg_assets.domain.pdf_match import Verdict, validate_pdf
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.dispatcher import Dispatcher
-from docstokg_assets.engine.download import DownloadLimits
-from docstokg_assets.engine.passes import PassResult, PassSettings
-from docstokg_assets.engine.progress import Progress
+from docstokg_assets.engine.progress import PassResult, Progress
 from docstokg_assets.engine.recorder import Recorder
-from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
+from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.reporting import run_files
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, FileHeld, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.resolvers.registry import ResolverContext, key_of
@@ -33,7 +31,6 @@ from docstokg_assets.runs import planning
 from docstokg_assets.runs.orphans import delete_files, stale_parts
 from docstokg_assets.runs.services import Services, resolvers_of
 from docstokg_assets.sources.listing import ChangedSince, Collected, Source, list_works
-from resources.artifacts.quarantine import Quarantine
 from resources.catalog.catalog import Catalog
 from resources.catalog.errors import CatalogError
 from resources.catalog.rows import Run
@@ -159,19 +156,6 @@ class DownloadRun:
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> PassResult:
         """Make one pass over the due works of a scope, or of all. Succeeds with what is finished or parked."""
-        scope, download = scope or WorkScope(), self.config.download
-        settings = PassSettings(
-            workers=self.config.workers,
-            run_id=self.run_id,
-            config_hash=self.config_hash,
-            owner=self.services.owner,
-            year=scope.year,
-            of_run=scope.run_id,
-            deadline_s=deadline_s or download.deadline_s,
-            max_works=max_works,
-            lease_s=download.lease_s,
-            park_after_s=download.park_after_s,
-        )
 
         def progress(now: Progress) -> None:
             self._reload_if_requested()
@@ -183,55 +167,50 @@ class DownloadRun:
             self.services.catalog,
             self._pipeline(),
             self._recorder,
-            settings,
+            scope or WorkScope(),
+            workers=self.config.workers,
+            run_id=self.run_id,
+            config_hash=self.config_hash,
             clock=self._clock,
             policies=self._request_policies(),
             next_seq=self.services.next_seq,
             stop=self.stop,
             on_progress=progress,
         )
-        return self._dispatcher.run()
+        return self._dispatcher.run(deadline_s or self.config.download.deadline_s, max_works)
 
     def reload_with(self, load: Callable[[], ContentDownloadConfig]) -> None:
         """Reload the configuration at the next progress report (SIGHUP). If loading fails, nothing changes."""
         self._reload = load
 
     def _pipeline(self) -> ResolverPipeline:
-        download = self.config.download
+        download, http, catalog = self.config.download, self.config.http, self.services.catalog
         keys = {resolver.name: key for resolver in self.resolvers if (key := key_of(resolver.settings))}
-        settings = PipelineSettings(
-            DownloadLimits(download.max_bytes, self.config.http.max_page_bytes),
-            head_precheck=download.head_precheck,
-            global_url_dedupe=download.global_url_dedupe,
-            guess_files=download.guess_files,
-            dry_run=self.dry_run,
-            validator=self._pdf_validator(reject=download.on_suspect == "reject") if download.check_pdf else None,
-            recorded=self._has_recorded,
-            quarantine=Quarantine(self.services.store, download.quarantine_bytes),
-            owner=self.services.owner,
-            max_concurrent_resolvers=download.max_concurrent_resolvers,
-            versions=download.versions,
-            licenses=download.licenses,
-            context=ResolverContext(self.config.http.contact_email, keys, budget=self.services.catalog),
+
+        def validate(work: Work, url: str, path: Path) -> Verdict:
+            verdict = validate_pdf(work, url, self._pdfs.inspect(path))
+            return verdict if download.on_suspect == "reject" else Verdict(verdict.flags, verdict.evidence)
+
+        def recorded(work_id: str, sha256: str) -> bool:
+            return any(file.sha256 == sha256 for file in catalog.artifacts_of(work_id))
+
+        return ResolverPipeline(
+            {resolver.name: resolver for resolver in self.resolvers},
+            self.services.store,
+            download,
+            http.max_page_bytes,
+            ResolverContext(http.contact_email, keys, budget=catalog),
+            validate if download.check_pdf else None,
+            recorded,
+            self.services.owner,
+            self.dry_run,
+            self._taken_urls,
         )
-        return ResolverPipeline(self.resolvers, self.services.store, settings, self._taken_urls)
 
     def _request_policies(self) -> dict[str, RequestPolicy]:
         """What the settings of each resolver change for its requests."""
         http = self.config.http
         return {each.name: RequestPolicy(each.settings.retry, each.timeouts(http)) for each in self.resolvers}
-
-    def _has_recorded(self, work_id: str, sha256: str) -> bool:
-        return any(file.sha256 == sha256 for file in self.services.catalog.artifacts_of(work_id))
-
-    def _pdf_validator(self, *, reject: bool) -> PdfValidator:
-        """Check whether a PDF is the work; without `reject` the file is kept, with the evidence as flags."""
-
-        def validate(work: Work, url: str, path: Path) -> Verdict:
-            verdict = validate_pdf(work, url, self._pdfs.inspect(path))
-            return verdict if reject else Verdict(verdict.flags, verdict.evidence)
-
-        return validate
 
     def _limit_resolvers(self) -> None:
         rates = {resolver.name: resolver.own_rate for resolver in self.resolvers}

@@ -19,8 +19,7 @@ import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.scope import WorkScope
-from docstokg_assets.engine.passes import PassResult
-from docstokg_assets.engine.progress import Progress
+from docstokg_assets.engine.progress import PassResult, Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.runs.api import ContentOrchestrator
