@@ -98,21 +98,3 @@ def _first_group(group_of: Callable[[str, Role], str], plan: Plan) -> str | None
         return group_of(first.asks_host or "", Role.METADATA)
     role = Role.LANDING if first.candidate.target is Target.LANDING else Role.ARTIFACT
     return group_of(first.candidate.host, role)
-
-
-def store_and_enqueue(
-    works: Iterable[Work],
-    resolvers: Iterable[Resolver],
-    limits: RateLimitSettings,
-    catalog: Catalog,
-    lake: LakeWriter | None,
-    now: datetime,
-    run_id: str,
-) -> Planned:
-    """Store, plan and queue works as those of a run, batch by batch, so that what has come is never lost."""
-    known, planned = tuple(resolvers), Planned()
-    for batch in in_batches(works):
-        if lake is not None:
-            store_works(lake, batch, now)
-        planned += plan_works(batch, known, limits, catalog, lake, now, run_id)
-    return planned

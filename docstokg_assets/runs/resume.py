@@ -95,14 +95,14 @@ def verify(
     scope: WorkScope,
     workers: int,
     stop: threading.Event,
-    on_checked: Callable[[int], None] = lambda checked: None,
-    max_quarantine_bytes: int | None = None,
+    on_checked: Callable[[int], None],
+    max_quarantine_bytes: int,
 ) -> Verified:
     """Hash every stored file again, several at a time. Reopen the work of a file that is missing, differs or cannot be read, and
-    put that file aside in quarantine, for a file under its final name must be whole. Nothing is deleted: that is for whoever
-    records the replacement. When there is none, and the file reads well again, the search puts it back. Stops where the
-    quarantine has no room."""
-    verified, room = Verified(), _Room(store, max_quarantine_bytes)
+    put that file aside in quarantine, because a file under its final name must be whole. Nothing is deleted until a replacement
+    is recorded. If none is found, and the file can be read again, the search puts it back. Stops where the quarantine has no
+    room."""
+    verified, room = Verified(), None
     stored = (end for end in _entries(catalog, scope) if _succeeded(end) and end.path and end.sha256)
 
     def stored_hash(path: str) -> tuple[str | None, int]:
@@ -128,14 +128,15 @@ def verify(
             differ = {end.work_id: (end, bad) for end, files in seen if (bad := [f for f in files if not f.is_whole])}
             for work_id in sorted(catalog.done_among(differ)):  # others are being fetched at the moment
                 end, bad = differ[work_id]
-                verified.no_room_for = room.take(file for file in bad if file.found is not None)
-                if verified.no_room_for is not None:
-                    return verified
+                if room is None:
+                    room = max_quarantine_bytes - sum(found.bytes for found in store.iter_files(QUARANTINE))
+                for file in bad:
+                    if file.found is not None and (room := room - file.bytes) < 0:
+                        verified.no_room_for = file.path
+                        return verified
                 aside = {_free_name(store, file): file.path for file in bad}
-                progress = {**_files_in_progress(catalog, end), "replaces": bad[0].told(), "aside": aside}
-                if catalog.reopen_with(
-                    [(work_id, progress)], only_done=True
-                ):  # from here on it is known where they are
+                progress = {**_files_in_progress(catalog, end), "replaces": bad[0].summary(), "aside": aside}
+                if catalog.reopen_with([(work_id, progress)], only_done=True):  # now the catalog knows where they are
                     for place, path in aside.items():
                         _set_aside(catalog, store, work_id, path, place)
                     (verified.missing if bad[0].found is None else verified.damaged).append(work_id)
@@ -162,36 +163,15 @@ class _Checked:
     def is_whole(self) -> bool:
         return self.found == self.sha256
 
-    def told(self) -> dict[str, str | None]:
+    def summary(self) -> dict[str, str | None]:
         return {"path": self.path, "sha256": self.sha256, "found": self.found}
-
-
-class _Room:
-    """What the quarantine may still take."""
-
-    def __init__(self, store: ArtifactStore, max_bytes: int | None) -> None:
-        self._store, self._left = store, max_bytes
-        self._counted = max_bytes is None
-
-    def take(self, files: Iterable[_Checked]) -> str | None:
-        """Make room for files; the first for which there is none."""
-        for file in files:
-            if not self._counted:
-                self._left = (self._left or 0) - sum(found.bytes for found in self._store.iter_files(QUARANTINE))
-                self._counted = True
-            if self._left is not None and file.bytes > self._left:
-                return file.path
-            self._left = None if self._left is None else self._left - file.bytes
-        return None
 
 
 def _free_name(store: ArtifactStore, file: _Checked) -> str:
     """Where a damaged file is put aside. A missing one may be there already, put aside by a process that was killed then."""
-    for number in itertools.count(1):
-        place = f"{QUARANTINE}/{file.path}" + (f".{number}" if number > 1 else "")
-        if file.found is None or not store.exists(place):
-            return place
-    raise AssertionError("there is always another number")
+    numbered = (f"{QUARANTINE}/{file.path}.{number}" for number in itertools.count(2))
+    places = itertools.chain([f"{QUARANTINE}/{file.path}"], numbered)
+    return next(place for place in places if file.found is None or not store.exists(place))
 
 
 def _files_in_progress(catalog: Catalog, end: Entry) -> dict[str, Any]:

@@ -27,10 +27,10 @@ from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.reporting import run_files
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, FileHeld, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.resolvers.registry import ResolverContext, key_of
-from docstokg_assets.runs import planning
 from docstokg_assets.runs.orphans import delete_files, stale_parts
+from docstokg_assets.runs.planning import Planned, plan_works, store_works
 from docstokg_assets.runs.services import Services, resolvers_of
-from docstokg_assets.sources.listing import ChangedSince, Collected, Source, list_works
+from docstokg_assets.sources.listing import Collected, Source, in_batches, list_works
 from resources.catalog.catalog import Catalog
 from resources.catalog.errors import CatalogError
 from resources.catalog.rows import Run
@@ -119,20 +119,9 @@ class DownloadRun:
         """The works that were queued as this run's own."""
         return WorkScope(run_id=self.run_id)
 
-    def list_works(
-        self,
-        source: Source,
-        collected: Collected,
-        *,
-        year: int | None = None,
-        changed: ChangedSince | None = None,
-        with_unknown: bool = False,
-    ) -> Iterator[Work]:
-        """List the works of a source under this run's settings; see `sources.listing.list_works`."""
-        openalex = self.config.openalex
-        return list_works(
-            source, openalex, self.driver, collected, year=year, changed=changed, with_unknown=with_unknown
-        )
+    def list_works(self, source: Source, collected: Collected, **selection: Any) -> Iterator[Work]:
+        """List the works of a source under this run's settings. `selection`: as for `sources.listing.list_works`."""
+        return list_works(source, self.config.openalex, self.driver, collected, **selection)
 
     def collect(self, works_filter: str, collected: Collected | None = None) -> Iterator[Work]:
         """List the works of a filter, and raise the error that ends the list early. `collected` counts them."""
@@ -141,11 +130,15 @@ class DownloadRun:
         if collected.error is not None:
             raise collected.error
 
-    def store_and_enqueue(self, works: Iterable[Work]) -> planning.Planned:
+    def store_and_enqueue(self, works: Iterable[Work]) -> Planned:
         """Store, plan and queue works as this run's own, batch by batch, so that what has come is never lost."""
-        lake, now = (None if self.dry_run else self.services.lake), utc(self._clock.wall())
+        lake, now, planned = (None if self.dry_run else self.services.lake), utc(self._clock.wall()), Planned()
         limits, catalog = self.config.rate_limit, self.services.catalog
-        return planning.store_and_enqueue(works, self.resolvers, limits, catalog, lake, now, self.run_id)
+        for batch in in_batches(works):
+            if lake is not None:
+                store_works(lake, batch, now)
+            planned += plan_works(batch, self.resolvers, limits, catalog, lake, now, self.run_id)
+        return planned
 
     def drain(
         self,
