@@ -24,10 +24,9 @@ from typing import Any
 
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.claims import TICK_S, Claims
+from docstokg_assets.engine.claims import TICK_S, Claims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
-from docstokg_assets.engine.leases import WorkLeases
 from docstokg_assets.engine.progress import PassResult, Progress, Waiting
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.request_queues import Park, Task, most_open

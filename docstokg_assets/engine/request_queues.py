@@ -97,7 +97,7 @@ class RequestQueue:
         self.interval_s = self.allowance.interval_s
 
     def is_slow(self, now: float) -> bool:
-        """Whether who waits here waits for more than a moment."""
+        """Whether a task waits here for more than a moment."""
         return self.interval_s > SHORT_WAIT_S or self.ready_at - now > SHORT_WAIT_S
 
     @property

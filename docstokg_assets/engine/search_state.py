@@ -1,7 +1,7 @@
 """What is known in the search for one work: candidates, resolvers still to be asked, failures, counters.
 
 `SearchState` is plain data without I/O. The search (`search.py`) fills it. When the work must wait, `to_json` goes to the catalog
-as the work's progress and `begin` restores it, so that nothing is asked twice. `conclude` and `retry_time` derive the outcome of
+as the work's progress and `begin` restores it, so that nothing is asked twice. `conclude` and `next_try` derive the outcome of
 a search that found no file, and when to try again.
 """
 
@@ -98,9 +98,7 @@ class SearchState:
     active_ms: int = 0
     waits: int = 0  # how often the work waited for a broken host that would be tried again
     tried: set[str] = field(default_factory=set)  # links that failed just before their host was left alone
-    only_refused: bool = (
-        False  # what is left waits for a broken host: what has failed besides is not tried again with it
-    )
+    only_refused: bool = False  # the work waits for a broken host only; other failed copies are not tried again with it
     kept: DownloadOutcome | None = None  # the stored file; if set, the search only asks whether it is still current
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
     fresh: bool = False  # a forced search: every host is asked anew, whatever the HTTP cache knows
@@ -186,16 +184,10 @@ class SearchState:
 
     def next_action(self) -> Candidate | str | None:
         """The candidate to try or the name of the resolver to ask next; None when nothing is left."""
-        best: tuple[tuple[int, int, int], Candidate | str] | None = None
-        for candidate in self.pending():
-            order = (candidate.tier.order, candidate.rank, 0)
-            if best is None or order < best[0]:
-                best = (order, candidate)
-        for tier, rank, name in self.to_ask:
-            order = (tier.order, rank, 1)
-            if name not in self.asked and (best is None or order < best[0]):
-                best = (order, name)
-        return None if best is None else best[1]
+        left: list[tuple[tuple[int, int, int], Candidate | str]]
+        left = [((candidate.tier.order, candidate.rank, 0), candidate) for candidate in self.pending()]
+        left += [((tier.order, rank, 1), name) for tier, rank, name in self.to_ask if name not in self.asked]
+        return min(left, key=lambda action: action[0])[1] if left else None
 
     def next_queries(self, limit: int) -> tuple[str, ...]:
         """The resolvers to ask next, all of one tier."""
@@ -350,20 +342,14 @@ class NextTry:
 
 
 def next_try(state: SearchState, now: float, tries: int) -> NextTry | None:
-    """A work of which a copy was only refused by an open breaker comes due when that host is tried again; any other by
-    `retry_time`. None when it is over."""
+    """When to try a work without success again. If a copy was only refused by an open breaker: when that host is tried again.
+    Else after the latest pause that a host asked for, or our own exponential backoff. None when no failure is retryable or all
+    tries are used up."""
     refused = state.refused()
     if refused is not None and state.waits < MAX_REFUSALS:
         state.wait_for_host()
         return NextTry(max(refused.until or 0.0, now + 1.0), False, refused.host)
-    at = retry_time(state, now, tries)
-    return None if at is None else NextTry(at)
-
-
-def retry_time(state: SearchState, now: float, tries: int) -> float | None:
-    """When to try a work without success again: the latest pause that a host asked for, or our own exponential backoff. None when
-    no failure is retryable or all tries are used up."""
     waits = [f.until or 0.0 for _, f in state.counted_failures() if f.is_retryable]
     if not waits or tries >= MAX_TRIES:
         return None
-    return max(now + RETRY_BASE_S * 2.0**tries, *waits)
+    return NextTry(max(now + RETRY_BASE_S * 2.0**tries, *waits))

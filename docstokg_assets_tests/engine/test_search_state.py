@@ -16,7 +16,6 @@ from docstokg_assets.engine.search_state import (
     SearchState,
     conclude,
     next_try,
-    retry_time,
 )
 from resources.http.messages import Response
 from resources.records import Classification, DownloadOutcome, Kind, Reason
@@ -137,6 +136,6 @@ def test_the_outcome_is_the_most_promising_failure_and_the_retry_waits_for_the_l
     outcome = conclude(state)
     assert (outcome.reason, outcome.classification, outcome.url) == (Reason.ROBOTS, Classification.SKIP, B.url)
     assert [other["reason"] for other in outcome.meta["others"]] == ["retry-after"]
-    assert retry_time(state, 1000.0, tries=0) == 5000.0
-    assert retry_time(state, 6000.0, tries=1) == 6000.0 + 2 * RETRY_BASE_S
-    assert retry_time(state, 1000.0, tries=MAX_TRIES) is None
+    assert next_try(state, 1000.0, tries=0) == NextTry(5000.0)
+    assert next_try(state, 6000.0, tries=1) == NextTry(6000.0 + 2 * RETRY_BASE_S)
+    assert next_try(state, 1000.0, tries=MAX_TRIES) is None
