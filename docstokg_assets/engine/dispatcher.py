@@ -8,8 +8,8 @@ The engine's parts, each in a module of its own, are what a Scrapy developer kno
 - `recorder.py`: makes the results durable.
 
 The dispatcher composes them. All scheduling happens in the thread that calls `run`. A pass ends when nothing is due, at its
-deadline, at its budget of works, or when it is told to stop; then requests in flight get a grace period and all other works are
-given back. A search that finds its host closed is parked until it opens; one whose host is broken tries other copies first.
+deadline, at its maximum number of works, or when `stop` is set; then requests in flight get a grace period and all other works
+are given back. A search that finds its host closed is parked until it opens; one whose host is broken tries other copies first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
 from resources.catalog.claims import Scope
 from resources.catalog.rows import Finished, Parked, QueueItem
-from resources.clock import Clock
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import Interrupted
@@ -47,7 +46,7 @@ from resources.records import DownloadOutcome, Reason
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 5.0  # so often a pass that waits looks whether others have left it something
+_LOOK_S = 5.0  # interval at which an idle pass looks for works that other processes have given back
 _TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
 
@@ -65,13 +64,12 @@ class Dispatcher:
         workers: int,
         run_id: str,
         config_hash: str,
-        clock: Clock,
         policies: Mapping[str, RequestPolicy],
         next_seq: Callable[[], int],
         stop: threading.Event,
         on_progress: Callable[[Progress], None],
     ) -> None:
-        owner, settings = pipeline.owner, pipeline.settings
+        owner, settings, clock = pipeline.owner, pipeline.settings, client.clock
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
         self._owner, self._run_id, self._config_hash = owner, run_id, config_hash
         self._clock, self._stop, self._on_progress = clock, stop, on_progress
@@ -82,15 +80,15 @@ class Dispatcher:
         self._workers, self._most_open = WorkerPool(client, workers, clock), most_open(workers)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._result = PassResult()
-        self._next_seq = next_seq  # of attempts; goes on from pass to pass
+        self._next_seq = next_seq  # numbers attempts, over all passes
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
         self._open_lock = threading.Lock()  # the recorder's thread removes them
         self._leases = WorkLeases(catalog, owner, settings.lease_s, clock)
-        self._taken_over: set[str] = set()  # works under way here that another process has by now
+        self._taken_over: set[str] = set()  # works in progress here that another process has claimed since
         self._max_works: int | None = None
         self._started_works: set[str] = set()  # counted only where there is a maximum
         self._held_elsewhere = 0  # works that other processes were seen to hold
-        self._next_look = 0.0  # at what is parked or held, when there is nothing to do
+        self._next_look = 0.0  # when an idle pass next looks for parked and held works
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -151,7 +149,7 @@ class Dispatcher:
         return False
 
     def _wind_down(self) -> None:
-        """No new claims; requests in flight get a grace period, then are cut; everything that waits goes back to the catalog."""
+        """Give all waiting works back to the catalog; requests in flight get a grace period, then are cut."""
 
         def handle_events(timeout: float) -> None:
             try:
@@ -190,12 +188,12 @@ class Dispatcher:
         if waiting:
             log.warning("%d works were taken over by another process, because this one stood still", len(waiting))
         for task, _ in waiting:
-            self._park(task, _TAKEN_OVER)  # which the catalog refuses
-        self._recorder.flush()  # not to be taken for a later claim of the same works
+            self._park(task, _TAKEN_OVER)  # the catalog refuses it
+        self._recorder.flush()  # before the same works can be claimed again
 
     def _claim_works(self) -> None:
         """Claim works while there is room for them."""
-        # Not for a few, and not again at once when nothing came: a claim is a write to the database.
+        # A claim is a write to the database: not for a few works, and not at once after one that found none.
         if self._clock.monotonic() < self._claims.next_at:
             return
         room = self._most_open + self._scheduler.need_no_room() - len(self._open)
@@ -217,13 +215,13 @@ class Dispatcher:
                 if self._max_works is not None:
                     self._started_works.add(item.work_id)
                 self._begin(item)
-            else:  # as cheaply as it came: of one slow host a claim brings many
+            else:  # without starting a search: a claim can bring many works of one slow host
                 at = at or self._catalog.now()
                 self._record_parked(item, item.progress or {}, park, at)
 
     def _more_will_be_due(self, deadline: float) -> bool:
-        """Whether works that are parked, or held by another process, come due before the deadline. Failed ones are not awaited:
-        they have their outcome, and a later pass tries them again."""
+        """Whether parked works, or works that another process holds, come due before the deadline. Failed works are not waited
+        for: they have an outcome, and a later pass tries them again."""
         if self._max_works is not None and len(self._started_works) >= self._max_works:
             return False
         now = self._clock.monotonic()
@@ -293,12 +291,11 @@ class Dispatcher:
 
     def _on_subtask_done(self, parent: Task, subtask: Task, result: ResolverResult | DownloadOutcome | Park) -> None:
         joined = join_subtask(parent, subtask, result)
-        if isinstance(joined, DownloadOutcome):
-            self._finish(parent, joined)
-        elif isinstance(joined, Park):
+        if isinstance(joined, Park):
             self._park(parent, joined)
         elif joined is not None:
-            self._place(parent, self._driver.advance(parent, None, joined))
+            end = joined if isinstance(joined, DownloadOutcome) else self._driver.advance(parent, None, joined)
+            self._place(parent, end)
 
     # -- one work -----------------------------------------------------------------------------------------------------
 
@@ -353,8 +350,8 @@ class Dispatcher:
         )
 
     def _park(self, task: Task, park: Park, now: float | None = None) -> None:
-        """Give a work back to the catalog with what was learnt, until its time has come. A subtask parks its work. `now`: the
-        catalog's time, if it is known."""
+        """Give a work back to the catalog with its search state until a time. A subtask parks its work. `now`: the catalog's
+        time, if it is known."""
         for other in task.batched:
             self._park(other, park)
         task.close()
@@ -392,8 +389,8 @@ class Dispatcher:
         )
 
     def _on_recorded(self, entry: Finished | Parked, settled: bool) -> None:
-        """Called by the recorder when an entry is durable. Not `settled`: the work is no longer ours, or is due again at once
-        because its plan has changed."""
+        """Called by the recorder when an entry is durable. Not `settled`: another process has the work, or it is due again at
+        once because its plan has changed."""
         if isinstance(entry, Finished) and settled:
             self._result.count(entry)
         with self._open_lock:

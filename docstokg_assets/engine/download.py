@@ -272,8 +272,8 @@ def finalize_candidate_download(
 
 
 def still_current(candidate: Candidate, response: Response, kept: DownloadOutcome) -> DownloadOutcome:
-    """The outcome for a stored file that the host still has: it said so (304), or sent the same bytes, perhaps under another
-    ETag or date. The validators are those that it knows now; a 304 need not repeat them."""
+    """The outcome for a stored file that the host still has: it answered 304, or sent the same bytes, perhaps with another ETag
+    or date. The outcome has the validators that the host sends now; a 304 need not repeat them."""
     if isinstance(response.payload, DownloadStreamResult):
         response.payload.discard()
     now = _validators(response)
@@ -285,8 +285,8 @@ def still_current(candidate: Candidate, response: Response, kept: DownloadOutcom
 def adopted(
     work: Work, store: ArtifactStore, files: WorkFiles, wanted: Callable[[DownloadOutcome], bool]
 ) -> DownloadOutcome | None:
-    """The outcome that was noted with a file stored under one of the work's names, if it is `wanted`, the file has not changed,
-    and whoever stored it has ended; else it is his, to be recorded or removed."""
+    """The outcome that was noted with a file under one of the work's names, if it is `wanted`, the file has not changed, and the
+    process that stored it has ended. While that process runs, it records or removes the file itself."""
     for kind in (Kind.PDF, Kind.XML):
         for path in files.names(work, FOLDERS[kind], USUAL[kind][0]):
             note = store.note_of(path)

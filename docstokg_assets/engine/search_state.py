@@ -26,7 +26,7 @@ MAX_WAITS = 1
 SOON_S = 60.0  # a work waits at most so long for a broken host, before it ends without success
 RETRY_BASE_S = 3600.0  # pause before the second try of a work; it doubles with each further one
 MAX_TRIES = 5
-MAX_REFUSALS = 24  # so often a work comes due with a broken host without using up a try: then the host counts as dead
+MAX_REFUSALS = 24  # a work waits so many times for a broken host without using up a try; then the host counts as dead
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 _FILES = frozenset({Target.PDF, Target.XML})
@@ -48,7 +48,7 @@ class Failure:
     until: float | None = None
     host: str | None = None  # the host that answered, after redirects; the one to ask again at `until`
     note: str = ""
-    tried: bool = False  # of `breaker-open`: the link had failed itself before its host was left alone
+    tried: bool = False  # with `breaker-open`: the link itself had failed before its host's breaker opened
 
     @property
     def is_guarded(self) -> bool:
@@ -61,7 +61,7 @@ class Failure:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether nothing is known against this copy but that its host is left alone."""
+        """Whether the copy was not tried, only because the breaker of its host was open."""
         return self.reason is Reason.BREAKER_OPEN and self.until is not None and not self.tried
 
     @property
@@ -83,7 +83,7 @@ def error_details(error: HttpError) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class SearchState:
-    """All that is known in the search for one work."""
+    """What is known in the search for one work."""
 
     plan_hash: str | None = None  # of the plan that this search executes
     candidates: dict[str, Candidate] = field(default_factory=dict)  # by canonical URL, in the order of discovery
@@ -97,11 +97,11 @@ class SearchState:
     requests: int = 0
     active_ms: int = 0
     waits: int = 0  # how often the work waited for a broken host that would be tried again
-    tried: set[str] = field(default_factory=set)  # links that failed just before their host was left alone
+    tried: set[str] = field(default_factory=set)  # links that failed just before the breaker of their host opened
     only_refused: bool = False  # the work waits for a broken host only; other failed copies are not tried again with it
     kept: DownloadOutcome | None = None  # the stored file; if set, the search only asks whether it is still current
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
-    fresh: bool = False  # a forced search: every host is asked anew, whatever the HTTP cache knows
+    fresh: bool = False  # a forced search, which ignores the HTTP cache
     files: WorkFiles = field(default_factory=WorkFiles)
 
     @classmethod
@@ -120,7 +120,7 @@ class SearchState:
     # -- what happened ------------------------------------------------------------------------------------------------
 
     def add(self, candidate: Candidate) -> None:
-        """Add a candidate. A URL is tried once per work; a guessed one once more when somebody names it."""
+        """Add a candidate. A URL is tried once per work; a guessed one once more when a resolver names it."""
         if candidate.instead_of is not None:
             self.visited.add(url_key(candidate.instead_of))
         known = self.candidates.get(candidate.key)
@@ -151,30 +151,17 @@ class SearchState:
         if not self.chain or self.chain[-1] != resolver:
             self.chain.append(resolver)
 
-    def fail(
-        self,
-        candidate: Candidate,
-        reason: Reason,
-        response: Response | None = None,
-        host: str | None = None,
-        **details: Any,
-    ) -> None:
+    def fail(self, candidate: Candidate, reason: Reason, response: Response | None = None, **details: Any) -> None:
         """Note why a candidate failed. `response`: the answer that it failed with, if there was one."""
         if response is not None:
-            host, details["http_status"] = host_of(response.url), response.status
+            details |= {"host": host_of(response.url), "http_status": response.status}
+        details["host"] = details.get("host") or candidate.host
         if details.get("tried"):
             self.tried.add(candidate.key)
         elif reason is Reason.BREAKER_OPEN and candidate.key in self.tried:
             details["tried"] = True
-        self.failures[candidate.key] = Failure(
-            reason,
-            candidate.resolver,
-            candidate.tier,
-            candidate.rank,
-            candidate.url,
-            host=host or candidate.host,
-            **details,
-        )
+        resolver, tier, rank = candidate.resolver, candidate.tier, candidate.rank
+        self.failures[candidate.key] = Failure(reason, resolver, tier, rank, candidate.url, **details)
 
     # -- what is next -------------------------------------------------------------------------------------------------
 
@@ -197,7 +184,7 @@ class SearchState:
     # -- what the failures say ----------------------------------------------------------------------------------------
 
     def counted_failures(self) -> Iterator[tuple[str, Failure]]:
-        """The failures that count: guessed URLs are left out, because nobody had said that they exist."""
+        """The failures of URLs that a resolver or a page named; guessed URLs are left out."""
         known = self.candidates
         return ((key, f) for key, f in self.failures.items() if key not in known or not known[key].guessed)
 
@@ -231,11 +218,11 @@ class SearchState:
         return _first_due(soon) if self.waits < MAX_WAITS else None
 
     def refused(self) -> Failure | None:
-        """The copy that was only refused, because its host is left alone, and that can be asked for first."""
+        """The copy that was only refused by an open breaker and can be tried again first."""
         return _first_due(f for _, f in self.counted_failures() if f.is_refusal)
 
     def wait_for_host(self) -> None:
-        """The work is to wait for a broken host. Copies that have failed just now are not its probes."""
+        """Let the work wait for a broken host. Copies that have just failed are not used as its probes."""
         self.waits += 1
         self.only_refused = True
 

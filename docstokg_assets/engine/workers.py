@@ -64,17 +64,13 @@ class WorkerPool:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def has_room(self) -> bool:
-        if len(self._in_flight) >= self._count and self._clock.monotonic() >= self._next_look:
-            self._look_for_crawlers()
+        if len(self._in_flight) >= self._count and (now := self._clock.monotonic()) >= self._next_look:
+            self._next_look, slow = now + _LOOK_S, self._client.wire.crawlers()
+            self._crawling = {task for task, send in self._in_flight.items() if id(send) in slow}
+            too_many = len(self._crawling) - self._apart - self._count // 4
+            if too_many > 0:
+                self._client.wire.give_up(too_many, _PATIENCE_S)
         return len(self._in_flight) - min(len(self._crawling), self._apart) < self._count
-
-    def _look_for_crawlers(self) -> None:
-        self._next_look = self._clock.monotonic() + _LOOK_S
-        slow = self._client.wire.crawlers()
-        self._crawling = {task for task, send in self._in_flight.items() if id(send) in slow}
-        too_many = len(self._crawling) - self._apart - self._count // 4
-        if too_many > 0:
-            self._client.wire.give_up(too_many, _PATIENCE_S)
 
     def submit(
         self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None = None
@@ -87,7 +83,7 @@ class WorkerPool:
         self._jobs.put((task, send, allowance, round(waited_s * 1000), granted))
 
     def post(self, task: Task, step: Next | BaseException) -> None:
-        """Report what a task needs next that did not send a request itself."""
+        """Report what a task needs next, for a task that did not send a request itself."""
         self._inbox.put(Event(task, step))
 
     def wake(self) -> None:
@@ -108,7 +104,7 @@ class WorkerPool:
             return
 
     def active_hosts(self) -> tuple[str, ...]:
-        """Hosts that were asked since the last call, or are being asked."""
+        """Hosts of the requests since the last call and of those in flight."""
         hosts, self._hosts = self._hosts, {send.host for send in self._in_flight.values()}
         return tuple(sorted(hosts))
 

@@ -2,8 +2,8 @@
 quarantined files.
 
 Orphans and part files count only when they have not changed for a while, so that a file that a run is storing at this moment is
-not taken for an orphan. An orphan is removed only while nobody holds a work and the catalog still does not name it: a search
-may have adopted it since it was listed. Names are kept on the disk, so that memory does not grow with the store.
+not listed. An orphan is removed only while no process holds a work and the catalog still does not name it: a search may have
+adopted it since it was listed. Names are kept on disk, so that memory use does not grow with the store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REMOVED_AT_ONCE = 50  # all others wait for the catalog meanwhile
 
 
 class StoreBusy(ExplainedError):
-    """Somebody holds works, and may be storing or adopting files."""
+    """Another process holds works, and may be storing or adopting files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,13 @@ def find_orphans(catalog: Catalog, store: ArtifactStore, older_than_s: float) ->
 
 
 def stale_parts(store: ArtifactStore, older_than_s: float) -> list[Found]:
-    """Part files that nobody has written to for a while."""
+    """Part files that have not been written to for a while."""
     return [part for folder in ARTIFACT_FOLDERS for part in store.stale_parts(older_than_s, folder)]
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A rejected file, and what the catalog knows of it: nothing when its process was killed in between."""
+    """A rejected file and its attempt in the catalog; without one if the process was killed in between."""
 
     found: Found
     work_id: str | None = None

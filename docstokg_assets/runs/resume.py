@@ -73,7 +73,7 @@ class Selection:
 def force(catalog: Catalog, scope: WorkScope, selection: Selection) -> int:
     """Reopen the selected works, to be searched for again from the start; returns how many."""
     ends = (end for end in _entries(catalog, scope) if selection.holds(end))
-    # The HTTP cache is gone past: what it knows led to the outcome that is doubted.
+    # `fresh` ignores the HTTP cache, because its answers led to the outcome that is searched for again.
     return catalog.reopen_with((end.work_id, {**_files_in_progress(catalog, end), "fresh": True}) for end in ends)
 
 
@@ -146,7 +146,7 @@ def verify(
 
 
 def _set_aside(catalog: Catalog, store: ArtifactStore, work_id: str, path: str, place: str) -> None:
-    """Put a damaged file aside. If its work has been done meanwhile and the file was found whole, it goes back."""
+    """Put a damaged file aside. If its work was finished meanwhile and the catalog names the file again, put it back."""
     if store.set_aside(path, place) and catalog.done_among([work_id]) and path in catalog.files_of(work_id):
         with suppress(NameTaken):
             store.set_aside(place, path)

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ulid import ULID
@@ -103,10 +102,8 @@ class DownloadRun:
         self.driver = self.services.driver(self._recorder.record, self.run_id, self.stop)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._recorder.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._recorder.__exit__()
         self._pdfs.close()
         try:
             if self._recorder.failure is None and self._accounts:
@@ -164,7 +161,6 @@ class DownloadRun:
             workers=self.config.workers,
             run_id=self.run_id,
             config_hash=self.config_hash,
-            clock=self._clock,
             policies=self._request_policies(),
             next_seq=self.services.next_seq,
             stop=self.stop,
