@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
@@ -32,7 +31,7 @@ from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.engine.search_state import SearchState, next_try
+from docstokg_assets.engine.search_state import NextTry, SearchState, next_try
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
@@ -142,11 +141,10 @@ class Dispatcher:
     def _is_over(self, deadline: float) -> bool:
         if self._recorder.failure is not None:
             raise self._recorder.failure
-        late = self._clock.monotonic() >= deadline
-        if self._stop.is_set() or late:
-            self._result.ended = "stopped" if self._stop.is_set() else "deadline"
-            return True
-        return False
+        stopped, late = self._stop.is_set(), self._clock.monotonic() >= deadline
+        if stopped or late:
+            self._result.ended = "stopped" if stopped else "deadline"
+        return stopped or late
 
     def _wind_down(self) -> None:
         """Give all waiting works back to the catalog; requests in flight get a grace period, then are cut."""
@@ -217,7 +215,7 @@ class Dispatcher:
                 self._begin(item)
             else:  # without starting a search: a claim can bring many works of one slow host
                 at = at or self._catalog.now()
-                self._record_parked(item, item.progress or {}, park, at)
+                self._record_parked(item, park, at)
 
     def _more_will_be_due(self, deadline: float) -> bool:
         """Whether parked works, or works that another process holds, come due before the deadline. Failed works are not waited
@@ -313,7 +311,7 @@ class Dispatcher:
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
         """Record the outcome, with the time of the next try if there is one; or park the work if a broken host opens soon."""
-        state, following = task.state, None
+        state, following = task.state, NextTry()
         if not outcome.ok or outcome.reason is Reason.HTML_ONLY:
             now = self._catalog.now()
             if (broken := state.opens_soon(now)) is not None:
@@ -323,7 +321,6 @@ class Dispatcher:
                 return
             if not outcome.ok:
                 following = next_try(state, now, task.item.tries)
-        host = following.host if following is not None else None
         task.add_active_time(self._clock.monotonic())
         self._recorder.record(
             Finished(
@@ -337,10 +334,10 @@ class Dispatcher:
                 owner=self._owner,
                 ttfp_ms=state.active_ms if outcome.ok else None,
                 requests=state.requests,
-                retry_at=following.at if following is not None else None,
-                progress=state.to_json() if following is not None else None,
-                counts=following is None or following.counts,
-                next_group=self._scheduler.group_of(host) if host is not None else None,
+                retry_at=following.at,
+                progress=state.to_json() if following.at is not None else None,
+                counts=following.counts,
+                next_group=self._scheduler.group_of(following.host) if following.host is not None else None,
                 plan_hash=state.plan_hash or task.item.plan_hash,
                 claimed_plan_hash=task.item.plan_hash,
                 made=tuple(state.files.made),
@@ -362,22 +359,16 @@ class Dispatcher:
             self._on_subtask_done(task.parent, task, park)
             return
         task.add_active_time(self._clock.monotonic())
-        self._record_parked(task.item, task.state.to_json(), park, now, task.state)
+        self._record_parked(task.item, park, now, task.state)
 
-    def _record_parked(
-        self,
-        item: QueueItem,
-        progress: Mapping[str, Any],
-        park: Park,
-        now: float | None,
-        state: SearchState | None = None,
-    ) -> None:
+    def _record_parked(self, item: QueueItem, park: Park, now: float | None, state: SearchState | None = None) -> None:
+        """Record that a work is parked. Without `state` its search has not begun, and its progress is as it was claimed."""
         if park.reason is not _TAKEN_OVER.reason:
             self._scheduler.note_parked(item.work_id, park)
         self._recorder.record(
             Parked(
                 work_id=item.work_id,
-                progress=progress,
+                progress=state.to_json() if state else item.progress or {},
                 next_group=park.group,
                 not_before=(now or self._catalog.now()) + park.seconds if park.seconds else 0.0,
                 reason=park.reason,

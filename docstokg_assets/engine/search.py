@@ -156,10 +156,12 @@ class _WorkSearch:
                 if action.guessed:
                     self._on_failed_guess(action, state.failures[action.key])
         if dry_run:
-            return _dry_run_outcome(state)
+            urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
+            chain, meta = tuple(state.chain), {"candidates": urls}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=chain, meta=meta)
         if work.deleted and state.html is None:
-            meta = {"deleted": work.deleted}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=meta)
+            deleted = {"deleted": work.deleted}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=deleted)
         return conclude(state)
 
     def _guess(self) -> Candidate | None:
@@ -384,9 +386,3 @@ def _candidate_of(file: DownloadOutcome) -> Candidate:
 
 def _left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
     return replace(outcome, ok=True, classification=Classification.SKIP)
-
-
-def _dry_run_outcome(state: SearchState) -> DownloadOutcome:
-    urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
-    chain, meta = tuple(state.chain), {"candidates": urls}
-    return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=chain, meta=meta)

@@ -30,6 +30,7 @@ MAX_REFUSALS = 24  # a work waits so many times for a broken host without using 
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 _FILES = frozenset({Target.PDF, Target.XML})
+_SAVED_AS_IS = frozenset({"requests", "waits", "active_ms", "replaces", "fresh"})  # fields of a SearchState
 # What a search must know about a stored file to ask whether it is still current.
 KEPT = ("url", "resolver", "tier", "kind", "sha256", "etag", "last_modified", "version", "license")
 
@@ -253,12 +254,8 @@ class SearchState:
             "failures": {key: asdict(failure) for key, failure in lasting.items()},
             "chain": self.chain,
             "html": asdict(without_secrets(self.html)) if self.html is not None else None,
-            "requests": self.requests,
-            "waits": self.waits,
-            "active_ms": self.active_ms,
+            **{name: getattr(self, name) for name in _SAVED_AS_IS},
             "kept": {name: getattr(self.kept, name) for name in KEPT} if self.kept is not None else None,
-            "replaces": self.replaces,
-            "fresh": self.fresh,
             "tried": sorted(key for key in self.tried if not carries_credentials(key)) if self.only_refused else [],
             "stored": dict(self.files.earlier),
             "main": self.files.main,
@@ -276,10 +273,8 @@ class SearchState:
             tokens = {"reason": Reason(raw["reason"]), "tier": Tier(raw["tier"])}
             self.failures[key] = Failure(**raw | tokens | {"kind": Kind(raw["kind"]) if raw["kind"] else None})
         self.chain = list(progress.get("chain", ()))
-        for counter in ("requests", "waits", "active_ms"):
-            setattr(self, counter, int(progress.get(counter, 0)))
-        self.replaces = progress.get("replaces")
-        self.fresh = bool(progress.get("fresh"))
+        for name in progress.keys() & _SAVED_AS_IS:
+            setattr(self, name, progress[name])
         self.files = WorkFiles(progress.get("stored", {}), progress.get("main"), progress.get("aside", {}))
         if kept := progress.get("kept"):
             kept = {**kept, "kind": Kind(kept["kind"])}
@@ -321,22 +316,21 @@ def _first_due(failures: Iterable[Failure]) -> Failure | None:
 
 @dataclass(frozen=True, slots=True)
 class NextTry:
-    """When a work without success is tried again. `counts`: this was one of its tries; else it waits for `host`."""
+    """When a work without success is tried again, if it is. `counts`: this was one of its tries; else it waits for `host`."""
 
-    at: float
+    at: float | None = None
     counts: bool = True
     host: str | None = None
 
 
-def next_try(state: SearchState, now: float, tries: int) -> NextTry | None:
+def next_try(state: SearchState, now: float, tries: int) -> NextTry:
     """When to try a work without success again. If a copy was only refused by an open breaker: when that host is tried again.
-    Else after the latest pause that a host asked for, or our own exponential backoff. None when no failure is retryable or all
+    Else after the latest pause that a host asked for, or our own exponential backoff. Never when no failure is retryable or all
     tries are used up."""
     refused = state.refused()
     if refused is not None and state.waits < MAX_REFUSALS:
         state.wait_for_host()
         return NextTry(max(refused.until or 0.0, now + 1.0), False, refused.host)
     waits = [f.until or 0.0 for _, f in state.counted_failures() if f.is_retryable]
-    if not waits or tries >= MAX_TRIES:
-        return None
-    return NextTry(max(now + RETRY_BASE_S * 2.0**tries, *waits))
+    over = not waits or tries >= MAX_TRIES
+    return NextTry() if over else NextTry(max(now + RETRY_BASE_S * 2.0**tries, *waits))

@@ -125,7 +125,9 @@ def verify(
     with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
         while not stop.is_set() and (page := list(itertools.islice(stored, _AT_ONCE))):
             seen = list(zip(page, pool.map(checked_files, page), strict=True))
-            differ = {end.work_id: (end, bad) for end, files in seen if (bad := [f for f in files if not f.is_whole])}
+            differ = {
+                end.work_id: (end, bad) for end, files in seen if (bad := [f for f in files if f.found != f.sha256])
+            }
             for work_id in sorted(catalog.done_among(differ)):  # others are being fetched at the moment
                 end, bad = differ[work_id]
                 if room is None:
@@ -135,7 +137,8 @@ def verify(
                         verified.no_room_for = file.path
                         return verified
                 aside = {_free_name(store, file): file.path for file in bad}
-                progress = {**_files_in_progress(catalog, end), "replaces": bad[0].summary(), "aside": aside}
+                replaces = {"path": bad[0].path, "sha256": bad[0].sha256, "found": bad[0].found}
+                progress = {**_files_in_progress(catalog, end), "replaces": replaces, "aside": aside}
                 if catalog.reopen_with([(work_id, progress)], only_done=True):  # now the catalog knows where they are
                     for place, path in aside.items():
                         _set_aside(catalog, store, work_id, path, place)
@@ -158,13 +161,6 @@ class _Checked:
     sha256: str
     found: str | None  # the hash of what lies there; None: nothing
     bytes: int
-
-    @property
-    def is_whole(self) -> bool:
-        return self.found == self.sha256
-
-    def summary(self) -> dict[str, str | None]:
-        return {"path": self.path, "sha256": self.sha256, "found": self.found}
 
 
 def _free_name(store: ArtifactStore, file: _Checked) -> str:

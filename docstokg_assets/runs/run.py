@@ -6,6 +6,7 @@ dispatcher, and decides nothing about works, requests or files.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, F
 from docstokg_assets.resolvers.registry import ResolverContext, key_of
 from docstokg_assets.runs.orphans import delete_files, stale_parts
 from docstokg_assets.runs.planning import Planned, plan_works, store_works
-from docstokg_assets.runs.services import Services, resolvers_of
+from docstokg_assets.runs.services import Services, open_services, resolvers_of
 from docstokg_assets.sources.listing import Collected, Source, in_batches, list_works
 from resources.catalog.catalog import Catalog
 from resources.catalog.errors import CatalogError
@@ -38,6 +39,7 @@ from resources.http.exchange import RequestPolicy
 from resources.otlp import OtlpLogs
 from resources.pdf import PdfInspector
 from resources.processes import process_is_gone
+from resources.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
@@ -257,3 +259,26 @@ class DownloadRun:
         except (OSError, CatalogError):
             remedy = "`content telemetry rebuild` writes them"
             log.warning("Not all files of %s could be written; %s.", self.folder, remedy, exc_info=True)
+
+
+class ContentOrchestrator:
+    """Lists the works of the configured filter, plans and downloads them, and exports what happened."""
+
+    def __init__(self, config: ContentDownloadConfig) -> None:
+        self.config = config
+
+    def run_sync(self, *, stop: threading.Event | None = None) -> PassResult:
+        openalex = self.config.openalex
+        if openalex.source != "api" or not openalex.filter:
+            raise SettingsError(
+                ["openalex.filter is not set, or openalex.source is not `api`; say which works, e.g. topics.id:T10102"]
+            )
+        with open_services(self.config) as services:
+            with DownloadRun(services, stop=stop, kind="program") as run:
+                run.store_and_enqueue(run.collect(openalex.filter))
+                result = run.drain(run.own_works)
+            services.export_lake()
+        return result
+
+    async def run(self) -> PassResult:
+        return await asyncio.to_thread(self.run_sync)

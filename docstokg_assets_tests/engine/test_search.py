@@ -90,14 +90,14 @@ def test_a_closed_host_is_left_for_later_and_the_other_copies_are_tried(tmp_path
     outcome = search(made, work, web, state)
     assert (outcome.reason, len(web.urls)) == (Reason.RETRY_AFTER, 2)
     assert next_try(state, now=1000.0, tries=0) == NextTry(5000.0)
-    assert next_try(state, now=1000.0, tries=5) is None
+    assert next_try(state, now=1000.0, tries=5) == NextTry()
 
 
 def test_terminal_failures_are_not_retried(tmp_path: Path) -> None:
     made, work = pipeline(tmp_path, ("openalex",)), located("https://a.example/1.pdf")
     state = made.begin(work)
     search(made, work, Web({}), state)
-    assert next_try(state, now=1000.0, tries=0) is None
+    assert next_try(state, now=1000.0, tries=0) == NextTry()
 
 
 def test_a_wall_is_recognised_and_left_alone(tmp_path: Path) -> None:
@@ -563,7 +563,7 @@ def test_a_guess_that_failed_for_now_is_no_reason_to_try_the_work_again(tmp_path
     state = made.begin(work)
     web = Web({GUESS: (503, "text/html", b""), "https://doi.org/": page()})
     assert search(made, work, web, state).reason is Reason.NO_PDF_LINK
-    assert next_try(state, 0.0, tries=0) is None
+    assert next_try(state, 0.0, tries=0) == NextTry()
     later = pipeline(tmp_path, ("openalex", "doi"))  # of another run, which knows no habits
     web.asked.clear()
     search(later, work, web, later.begin(work, orjson.loads(orjson.dumps(state.to_json()))))

@@ -125,7 +125,7 @@ def test_a_host_that_stays_dead_uses_up_the_tries_in_the_end() -> None:
     state.waits = MAX_REFUSALS
     state.fail(A, Reason.BREAKER_OPEN, until=1030.0)
     assert next_try(state, 1000.0, tries=0) == NextTry(4600.0)
-    assert next_try(state, 1000.0, tries=5) is None
+    assert next_try(state, 1000.0, tries=5) == NextTry()
 
 
 def test_the_outcome_is_the_most_promising_failure_and_the_retry_waits_for_the_latest_pause() -> None:
@@ -138,4 +138,4 @@ def test_the_outcome_is_the_most_promising_failure_and_the_retry_waits_for_the_l
     assert [other["reason"] for other in outcome.meta["others"]] == ["retry-after"]
     assert next_try(state, 1000.0, tries=0) == NextTry(5000.0)
     assert next_try(state, 6000.0, tries=1) == NextTry(6000.0 + 2 * RETRY_BASE_S)
-    assert next_try(state, 1000.0, tries=MAX_TRIES) is None
+    assert next_try(state, 1000.0, tries=MAX_TRIES) == NextTry()
