@@ -192,19 +192,18 @@ def stream_candidate_payload(
     plan: DownloadPlan, store: ArtifactStore, max_bytes: int, max_page_bytes: int
 ) -> Generator[Request, Response, Response]:
     """Send exactly one GET. The `payload` of a 2xx response is a DownloadStreamResult."""
-    return (
-        yield Request(
-            plan.url,
-            Role.ARTIFACT,
-            repeatable=plan.repeatable,
-            resolver=plan.resolver_name,
-            tier=plan.tier,
-            headers=plan.conditions,
-            referer=plan.referer,
-            obey_robots=plan.obey_robots,
-            sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan),
-        )
+    request = Request(
+        plan.url,
+        Role.ARTIFACT,
+        repeatable=plan.repeatable,
+        resolver=plan.resolver_name,
+        tier=plan.tier,
+        headers=plan.conditions,
+        referer=plan.referer,
+        obey_robots=plan.obey_robots,
+        sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan),
     )
+    return (yield request)
 
 
 def finalize_candidate_download(

@@ -1,9 +1,9 @@
 """The search for one work's full text: tier by tier, candidate by candidate, until one is good or nothing is left.
 
 `ResolverPipeline.search` is a generator, as a Scrapy callback is: it yields Requests, receives Responses (or has an HttpError
-thrown in) and returns the work's one DownloadOutcome. It never waits and knows no threads; the dispatcher drives it. What is
-known so far is a `SearchState`. The methods stand in the order of a work's way: revalidate or adopt a stored file, else loop over
-guess, ask resolvers, try a candidate (precheck, fetch, read a landing page), and conclude.
+thrown in) and returns the work's one DownloadOutcome. It never waits and uses no threads; the dispatcher drives it. What is known
+so far is in a `SearchState`. The methods are in the order of a search: revalidate or adopt a stored file, else loop over guess,
+ask resolvers, try a candidate (precheck, fetch, read a landing page), and conclude.
 """
 
 from __future__ import annotations
@@ -177,8 +177,8 @@ class _WorkSearch:
         return replace(pages[0], url=url, target=Target.PDF, instead_of=None, guessed=True) if pages else None
 
     def _on_failed_guess(self, guess: Candidate, failure: Failure) -> None:
-        """Note failed guesses. A host that is only out of order says nothing about its URLs; one that refuses guesses gets no
-        more of them."""
+        """Note failed guesses. A temporary failure says nothing about the URL pattern; a host that refuses guesses gets no more
+        of them."""
         unwelcome = failure.is_guarded or failure.reason in _UNWELCOME
         if self.work.doi and (unwelcome or not failure.is_retryable):
             self.shared.url_patterns.record_failure(self.work.doi, guess.url, unwelcome=unwelcome)
@@ -213,7 +213,7 @@ class _WorkSearch:
         state, doi = self.state, self.work.doi
         state.add_to_chain(candidate.resolver)
         if (wall := state.wall_of(candidate.host)) is not None:
-            state.fail(candidate, wall, note="not asked: the same host has put up a wall before")
+            state.fail(candidate, wall, note="not requested: the host answered with a wall before")
             return None
         if (reason := self._skip_reason(candidate)) is not None:
             state.fail(candidate, reason)
@@ -249,7 +249,7 @@ class _WorkSearch:
         return wall
 
     def _excluded_by(self, candidate: Candidate) -> Reason | None:
-        """The policy that excludes a candidate by its version or licence, as known before it is asked for."""
+        """The policy that excludes a candidate by its version or licence, as far as these are known before the request."""
         version = (candidate.version or _UNKNOWN).removesuffix("Version")
         license_ = (license_name(candidate.license) or _UNKNOWN).lower()
         if version not in self.shared.settings.versions:
@@ -264,10 +264,8 @@ class _WorkSearch:
         owner = self.shared.taken_urls.setdefault(candidate.key, self.work.work_id)  # atomic
         if owner == self.work.work_id:
             return False
-        extra = {"first": owner}
-        self.log.write(
-            self._request(candidate), candidate.url, Status.SKIPPED, Reason.DUPLICATE_URL_GLOBAL, extra=extra
-        )
+        request, reason = self._request(candidate), Reason.DUPLICATE_URL_GLOBAL
+        self.log.write(request, candidate.url, Status.SKIPPED, reason, extra={"first": owner})
         return True
 
     def _passes_precheck(self, candidate: Candidate) -> Generator[Request, Response, bool]:

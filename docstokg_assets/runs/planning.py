@@ -27,7 +27,7 @@ def store_works(lake: LakeWriter, works: Sequence[Work], fetched_at: datetime) -
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What became of some works: counts of works, of the steps of their plans, and of what the queue did with them."""
+    """Counts of planned works, of the steps of their plans, and, as in `Enqueued`, of what the queue did with the works."""
 
     works: int = 0
     steps: int = 0
@@ -76,16 +76,10 @@ def plan_works(
             )
             for work, plan in plans
         ]
-        queued = catalog.enqueue(items, run_id)
-        planned += Planned(
-            works=len(batch),
-            steps=sum(len(plan.steps) for _, plan in plans),
-            deferred=sum(step.deferred for _, plan in plans for step in plan.steps),
-            without_candidate=sum(all(step.deferred for step in plan.steps) for _, plan in plans),
-            new=queued.new,
-            reopened=queued.reopened,
-            unchanged=queued.unchanged,
-        )
+        steps = [step for _, plan in plans for step in plan.steps]
+        deferred = sum(step.deferred for step in steps)
+        without_candidate = sum(all(step.deferred for step in plan.steps) for _, plan in plans)
+        planned += Planned(len(batch), len(steps), deferred, without_candidate, *catalog.enqueue(items, run_id))
     return planned
 
 
