@@ -33,7 +33,7 @@ from origin import origin
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.engine.download import ArtifactSink, DownloadLimits, DownloadStreamResult
+from docstokg_assets.engine.download import ArtifactSink, DownloadStreamResult
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services, open_services
 from resources.clock import SystemClock
@@ -77,14 +77,13 @@ class Bare:
 class Client:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._limits = DownloadLimits(LARGE * 2, LARGE)
         self._names, seq = itertools.count(), itertools.count()
         kept: deque[AttemptRecord] = deque(maxlen=10_000)
         self._log = AttemptLog(kept.append, SystemClock(), "run", "benchmark", lambda: next(seq))
 
     def fetch(self, url: str) -> None:
         store = self._services.store
-        request = Request(url, Role.ARTIFACT, sink=lambda head: ArtifactSink(head, store, self._limits))
+        request = Request(url, Role.ARTIFACT, sink=lambda head: ArtifactSink(head, store, LARGE * 2, LARGE))
         stream = self._services.client.request_with_retries(request, self._log).payload
         assert isinstance(stream, DownloadStreamResult) and stream.part is not None
         store.commit(stream.part, f"PDF/{next(self._names)}.pdf", stream.sha256)

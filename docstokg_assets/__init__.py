@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from docstokg_assets.config import ContentDownloadConfig
     from docstokg_assets.engine.search import ResolverPipeline
-    from docstokg_assets.runs.api import ContentOrchestrator
-    from docstokg_assets.runs.run import DownloadRun
+    from docstokg_assets.runs.run import ContentOrchestrator, DownloadRun
     from resources.catalog import CatalogConnector
 
 __version__ = "0.1.0"
@@ -36,7 +35,7 @@ __all__ = [
 _MODULES = {
     "CatalogConnector": "resources.catalog",
     "ContentDownloadConfig": "docstokg_assets.config",
-    "ContentOrchestrator": "docstokg_assets.runs.api",
+    "ContentOrchestrator": "docstokg_assets.runs.run",
     "DownloadRun": "docstokg_assets.runs.run",
     "ResolverPipeline": "docstokg_assets.engine.search",
 }

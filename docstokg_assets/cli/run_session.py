@@ -21,7 +21,7 @@ from docstokg_assets.cli.progress import ConsoleLogHandler, RunDisplay
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, StopSignals
 from docstokg_assets.config import ContentDownloadConfig, require_contact
 from docstokg_assets.domain.scope import WorkScope
-from docstokg_assets.engine.passes import PassResult
+from docstokg_assets.engine.progress import PassResult
 from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.rendering import format_time, plural
 from docstokg_assets.runs.run import DownloadRun

@@ -1,7 +1,6 @@
 """The configuration: its models, its hash, how it is displayed and explained, and the contact address that it must name."""
 
 from docstokg_assets.config.contact import is_sandbox, require_contact
-from docstokg_assets.config.hash import config_hash
-from docstokg_assets.config.models import ContentDownloadConfig, load_config
+from docstokg_assets.config.models import ContentDownloadConfig, config_hash, load_config
 
 __all__ = ["ContentDownloadConfig", "config_hash", "is_sandbox", "load_config", "require_contact"]

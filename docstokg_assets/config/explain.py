@@ -1,5 +1,4 @@
-"""What the configuration amounts to: which resolvers and hosts are queried, in which order, within which limits, and which layer
-decided it. Pure."""
+"""Explain the configuration: which resolvers and hosts are queried, in which order, within which limits, and from which layer."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ class ResolverRow:
     limit: Effective
     retry: Effective
     timeouts: Effective
-    wants: str | None = None  # the variable of the key that it needs and does not have
+    wants: str | None = None  # the environment variable of the key that it needs and does not have
 
     @property
     def has_own_limit(self) -> bool:
@@ -78,21 +77,18 @@ class HostRow:
 
 def explain_resolvers(loaded: Loaded[ContentDownloadConfig]) -> list[ResolverRow]:
     """All known resolvers in the order in which plans query them: by tier, then by rank; last those not in `resolvers.order`."""
-    known, resolvers = load_resolvers(), loaded.value.resolvers
-    order, settings = resolvers.order, resolvers.by_name()
+    known, order = load_resolvers(), loaded.value.resolvers.order
+    resolvers = [
+        known[name].from_config(settings, order.index(name) if name in order else None)
+        for name, settings in loaded.value.resolvers.by_name().items()
+    ]
+    resolvers.sort(key=lambda resolver: (resolver.name not in order, resolver.tier.order, resolver.rank))
+    return [_resolver_row(loaded, resolver) for resolver in resolvers]
 
-    def turn(name: str) -> tuple[bool, int, int]:
-        resolver = known[name].from_config(settings[name], order.index(name) if name in order else None)
-        return name not in order, resolver.tier.order, resolver.rank
 
-    return [_resolver_row(loaded, known[name]) for name in sorted(resolvers.names(), key=turn)]
-
-
-def _resolver_row(loaded: Loaded[ContentDownloadConfig], resolver_class: type[Resolver]) -> ResolverRow:
-    config, name = loaded.value, resolver_class.name
-    order, own = config.resolvers.order, f"resolvers.{name}"
-    resolver = resolver_class.from_config(config.resolvers.by_name()[name])
-    settings, keyless = resolver.settings, lacks_key(resolver_class, resolver.settings)
+def _resolver_row(loaded: Loaded[ContentDownloadConfig], resolver: Resolver) -> ResolverRow:
+    config, name, settings = loaded.value, resolver.name, resolver.settings
+    order, own, keyless = config.resolvers.order, f"resolvers.{name}", lacks_key(type(resolver), settings)
     retry = settings.retry or config.http.retry
     connect, read = resolver.timeouts(config.http)
     timeouts = ("timeout_connect_s", "timeout_read_s")

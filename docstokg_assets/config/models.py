@@ -1,28 +1,32 @@
-"""ContentDownloadConfig: the sections of all packages in one tree, the resolvers' settings included.
+"""ContentDownloadConfig: the sections of all packages in one tree, the resolvers' settings included, and its hash.
 
-Sections that belong to a resource are defined beside it, those of the domain here. The resolvers' section is built from the
-registry, so that a new resolver file brings its settings with it. `resources.settings` loads the tree.
+Most sections are defined in the packages that use them. The resolvers' section is built from the registry, so that a new resolver
+file brings its settings with it. `resources.settings` loads the tree.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from pydantic import Field, SecretStr, create_model, field_validator, model_validator
+from pydantic import BaseModel, Field, SecretStr, create_model, field_validator, model_validator
 
+from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, default_order, key_variables, load_resolvers
 from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.settings import StorageSettings
+from resources.http.redact import redact_url
 from resources.http.settings import HttpSettings, RobotsSettings
 from resources.layers import policies_in
 from resources.rate_limit.settings import RateLimitSettings
-from resources.settings import Loaded, Section, load
+from resources.settings import MASK, Loaded, Section, load
 
 if TYPE_CHECKING:
     from resources.lake.files import LakeFiles
@@ -31,53 +35,21 @@ POLICIES = Path(__file__).parent / "policies"  # rules for a field, as files lik
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "cas", "spool", "lake", "reports", "logs", "sandbox", "dagster"})
 ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key", **key_variables(load_resolvers())}
-
-
-Version = Literal["published", "accepted", "submitted", "unknown"]
-
-
-class DownloadSettings(Section):
-    chunk_size_bytes: int = Field(262_144, ge=1024, description="bytes read at once")
-    atomic_write: Literal[True] = Field(
-        True, description="a file appears under its name only when it is whole; always on"
-    )
-    verify_content_length: Literal[True] = Field(
-        True, description="refuse a body that is not as long as its header says; always on"
-    )
-    max_bytes: int = Field(104_857_600, gt=0, description="a larger file is not kept")
-    head_precheck: bool = Field(True, description="ask HEAD before GET where that tells something")
-    max_concurrent_resolvers: int = Field(
-        1, ge=1, le=16, description="resolvers of one tier that are asked side by side"
-    )
-    versions: tuple[Version, ...] = Field(
-        get_args(Version), description="versions of a work that are wanted; `unknown` where nobody says"
-    )
-    licenses: tuple[str, ...] = Field(
-        ("*",), description="licences that are wanted, as patterns: `cc-by*`, `cc0`, `unknown` where nobody says"
-    )
-    global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
-    guess_files: bool = Field(
-        True, description="try a file where others of its publisher lay, before its page is read; only with check_pdf"
-    )
-    check_pdf: bool = Field(True, description="look into each PDF whether it is the article; a few milliseconds each")
-    on_suspect: Literal["reject", "keep"] = Field(
-        "reject",
-        description="a PDF that is plainly another paper or a supplement: try the next copy, or keep it flagged",
-    )
-    quarantine_bytes: int = Field(
-        1_073_741_824,
-        ge=0,
-        description="room in `quarantine/` for PDFs that are something else as well; what comes then is not kept",
-    )
-    deadline_s: float | None = Field(
-        None,
-        gt=0,
-        description="time budget of one pass; without one it waits for parked works too (Dagster: six hours)",
-    )
-    park_after_s: float = Field(60.0, gt=0, description="a work that must wait longer goes back to the queue")
-    lease_s: float = Field(
-        120.0, ge=10, description="a claimed work without a sign of life for so long is claimed again"
-    )
+# Not hashed: names of run and policy (the values of the policy are hashed), and paths, so that two machines have the same hash
+# when they work under the same rules.
+_FILE_KEYS = tuple(
+    f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region")
+)
+NOT_HASHED = (
+    "policy",
+    "run_id",
+    "data_root",
+    "storage.path",
+    "artifacts",
+    "http.ca_bundle",
+    "http.cache_dir",
+    *_FILE_KEYS,
+)
 
 
 class TelemetrySettings(Section):
@@ -87,20 +59,11 @@ class TelemetrySettings(Section):
     manifest_path: Path | None = Field(None, description="the JSONL manifest; in the run's folder when not set")
     csv_path: Path | None = Field(None, description="the attempts as CSV; in the run's folder when not set")
     last_csv_rows: int = Field(1000, ge=1, description="rows of manifest.last.csv")
-    otlp_endpoint: str | None = Field(
-        None, description="for the sink `otlp`: where the collector takes logs, http://host:4318/v1/logs"
-    )
-    otlp_timeout_s: float = Field(
-        5.0, gt=0, description="most time that the collector gets for a batch, and for the last ones of a run"
-    )
-    lake: str | None = Field(
-        None,
-        description="s3://bucket/prefix for a Parquet lake that machines share; `lake` in the data root when not set",
-    )
-    lake_endpoint_url: str | None = Field(None, description="for that: another server than Amazon's")
-    lake_region: str | None = Field(
-        None, description="for that: the region; that of the AWS configuration when not set"
-    )
+    otlp_endpoint: str | None = Field(None, description="URL of the OTLP collector: http://host:4318/v1/logs")
+    otlp_timeout_s: float = Field(5.0, gt=0, description="timeout for a batch, and for the last ones of a run")
+    lake: str | None = Field(None, description="s3://bucket/prefix of a shared lake; default: in the data folder")
+    lake_endpoint_url: str | None = Field(None, description="for `lake`: the URL of an S3 service other than Amazon's")
+    lake_region: str | None = Field(None, description="for `lake`: the region; default: that of the AWS configuration")
 
     @field_validator("lake")
     @classmethod
@@ -121,7 +84,7 @@ class ResolversSettings(Section):
 
     aliases: ClassVar[Mapping[str, str]] = {}  # other name -> name
 
-    order: tuple[str, ...] = Field((), min_length=1, description="who is asked, in this order inside each tier")
+    order: tuple[str, ...] = Field((), min_length=1, description="resolvers to query, in this order inside each tier")
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -164,10 +127,10 @@ else:
 
 
 class ContentDownloadConfig(Section):
-    policy: str | None = Field(None, description="a named preset, laid under the file: biomedicine, computer_science")
+    policy: str | None = Field(None, description="a named preset below the file: biomedicine, computer_science")
     run_id: str | None = Field(None, description="name of the run and of its folder; made from the time when not set")
-    data_root: Path = Field(Path("data"), description="folder that holds catalog, lake, artifacts and runs")
-    workers: int = Field(8, ge=1, le=256, description="threads that move bytes")
+    data_root: Path = Field(Path("data"), description="data folder (catalog, lake, artifacts and runs)")
+    workers: int = Field(8, ge=1, le=256, description="number of download threads")
     http: HttpSettings = HttpSettings()
     robots: RobotsSettings = RobotsSettings()
     download: DownloadSettings = DownloadSettings()
@@ -229,3 +192,31 @@ def load_config(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
 ) -> Loaded[ContentDownloadConfig]:
     return load(ContentDownloadConfig, file=path, env=env, overrides=overrides, aliases=ALIASES, policies=POLICIES)
+
+
+def plain(value: Any, secret: str | None = MASK) -> Any:
+    """Convert to JSON types, with `secret` in place of every secret."""
+    if isinstance(value, BaseModel):
+        return {name: plain(getattr(value, name), secret) for name in type(value).model_fields}
+    if isinstance(value, dict):
+        return {str(key): plain(item, secret) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, secret) for item in value]
+    if isinstance(value, SecretStr):
+        return secret
+    if isinstance(value, Path):
+        return value.as_posix()
+    return redact_url(value) if isinstance(value, str) else value
+
+
+def config_hash(config: ContentDownloadConfig) -> str:
+    """SHA-256 of the values, a column of every manifest row; the layers and the order that they came from do not matter."""
+    tree = plain(config, secret=None)  # keys do not change the rules
+    for key in NOT_HASHED:
+        *above, last = key.split(".")
+        node = tree
+        for part in above:
+            node = node[part]
+        del node[last]
+    text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

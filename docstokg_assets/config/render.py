@@ -10,8 +10,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from docstokg_assets.config.hash import plain
-from docstokg_assets.config.models import ContentDownloadConfig, ResolversSettings
+from docstokg_assets.config.models import ContentDownloadConfig, ResolversSettings, plain
 from docstokg_assets.resolvers.registry import ResolverSettings
 from resources.settings import Loaded, alternatives, model_in
 

@@ -1,9 +1,9 @@
 """Requests that ask for many ids at once.
 
 Many APIs take a list of ids. A request with a `BatchableRequest` says how to build one such request from several. When its turn
-comes, `gather` takes along the tasks that wait behind it in the same queue for the same endpoint; nobody waits for more to come.
-`share` hands the answer, or the failure, to all of them. If the combined request is refused because of what it asked for, each
-is sent alone (`separate`), so that one bad id does not cost the others their answer.
+comes, `gather` takes along the tasks that wait behind it in the same queue for the same endpoint; no task waits for more to come.
+`share` gives the answer, or the failure, to all of them. If the combined request is refused because of one of its ids, each is
+sent alone (`separate`), so that one bad id does not cost the others their answer.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def separate(task: Task) -> list[Task]:
 
 
 def must_retry_alone(task: Task, answer: Response | HttpError) -> bool:
-    """Whether a combined request was refused for one of its ids; not for who asks (401, 403) or how often (429), nor if the
-    provider's answer speaks for all of them."""
+    """Whether a combined request was refused because of one of its ids, and not because of access (401, 403), rate (429) or, by
+    the provider's answer, all of them."""
     if not task.batched or len(task.items) < 2 or not isinstance(answer, Response):
         return False
     if not 400 <= answer.status < 500 or answer.status in (401, 403, 429):

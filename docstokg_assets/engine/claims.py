@@ -1,10 +1,10 @@
-"""Claim due works from the catalog, leaving out those of hosts that cannot be asked at the moment.
+"""Claim due works from the catalog, without those of hosts that cannot be asked at the moment, and renew the leases on them.
 
-Groups whose queues are full are left out, and while there is anything else to do also groups with an open circuit breaker: their
-works would only be refused. When nothing else is left these are claimed too, for they may have copies elsewhere. A claim
-continues behind the one before it as long as no group is let in again, so that the many works of slow hosts are passed over once
-and not for each claim. With thousands of slow hosts some group is let in at any moment; then its works are looked for as often as
-that is cheap.
+Groups with full queues are left out. So are groups with an open circuit breaker, as long as other works are due: requests to them
+would only be refused. When nothing else is due these works are claimed too, because they may have copies elsewhere. A claim
+continues where the last one ended as long as no group is admitted again, so that the many works of slow hosts are skipped once
+and not by each claim. With thousands of slow hosts some group is admitted at any moment; its works are then looked for as often
+as that is cheap.
 """
 
 from __future__ import annotations
@@ -13,46 +13,49 @@ import random
 from collections.abc import Callable
 
 from docstokg_assets.engine.scheduler import Scheduler
+from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Claimed, QueueItem
 from resources.clock import Clock
 from resources.http.breaker import Phase
 from resources.http.host_state import HostStateCache
 
 TICK_S = 0.5
-_RESCAN_S = 5.0  # so often a claim looks at all due works again, also those that earlier claims have passed over
-_RESCAN_SHARE = 40.0  # a claim that takes long because it passes over many works is made no more often than this allows
+_RESCAN_S = 5.0  # interval at which a claim reads all due works again, including those that earlier claims skipped
+_RESCAN_SHARE = 40.0  # the pause after such a claim is at least so many times as long as the claim took
 
 
 class Claims:
-    """Belongs to the dispatcher's thread. `take` is `Catalog.claim_behind` for the works of a pass and their owner."""
+    """For the dispatcher's thread only. `take` is `Catalog.claim_behind` for the works of a pass and their owner."""
 
     def __init__(self, take: Callable[..., Claimed], scheduler: Scheduler, hosts: HostStateCache, clock: Clock) -> None:
         self._take, self._scheduler, self._hosts, self._clock = take, scheduler, hosts, clock
-        self._passed_over: frozenset[str] = frozenset()  # groups left out since the last look at all due works
+        self._skipped: frozenset[str] = frozenset()  # groups left out since the last scan of all due works
         self._up_to: tuple[int, str] | None = None  # where the last claim ended
         self._saw_all = True  # whether that was the end of the due works
-        self._found_none = True  # since the last look at all due works
+        self._found_none = True  # since the last scan of all due works
         self._rescan_at = self._rescan_soonest = 0.0
-        self.next_at = 0.0  # not before: a claim is a write to the database
+        self.next_at = 0.0  # no claim before this time: it is a write to the database
 
     def claim(self, limit: int) -> list[QueueItem]:
         now, full, hosts = self._clock.monotonic(), self._scheduler.full_groups(), self._hosts.broken()
         broken = {self._scheduler.group_of(host) for host, phase in hosts.items() if phase is Phase.OPEN} - full
         left_out = full | broken
-        let_in_again = len(self._passed_over - left_out)
-        is_time = now >= self._rescan_at or (let_in_again > 0 and now >= self._rescan_soonest)
+        readmitted = len(self._skipped - left_out)
+        is_time = now >= self._rescan_at or (readmitted > 0 and now >= self._rescan_soonest)
         rescans = not left_out or (self._saw_all and is_time)
         if rescans:
-            self._up_to, self._passed_over, self._found_none = None, left_out, True
-            if left_out:  # a group that is let in again has place for a work or two, whatever it has in the catalog
-                limit = min(limit, 2 * max(1, let_in_again))
+            self._up_to, self._skipped, self._found_none = None, left_out, True
+            if (
+                left_out
+            ):  # a group that is admitted again has room for one or two works, however many are in the catalog
+                limit = min(limit, 2 * max(1, readmitted))
         claimed = self._take(limit, left_out=left_out, after=self._up_to)
         items, self._up_to, self._saw_all = claimed.items, claimed.up_to, claimed.is_end
         self._found_none = self._found_none and not items
         if rescans:
             pause = _RESCAN_SHARE * (self._clock.monotonic() - now)
             self._rescan_soonest, self._rescan_at = now + max(TICK_S, pause), now + max(_RESCAN_S, pause)
-        self._passed_over |= left_out
+        self._skipped |= left_out
         if broken and self._saw_all and self._found_none:
             self._found_none = False
             if items := self._take(limit, left_out=full, after=None).items:
@@ -62,3 +65,33 @@ class Claims:
             # Links that fail together often come together, so that the same few would be the probes every time.
             random.shuffle(items)
         return items
+
+
+class WorkLeases:
+    """The leases of a pass on its works: renewed in time, and not trusted after a pause.
+
+    A process that was stopped, or whose machine was suspended, does not notice. It sees only that more time has passed than it
+    expected, by the monotonic clock or, where that stood still as well, by the wall clock.
+    """
+
+    def __init__(self, catalog: Catalog, owner: str, lease_s: float, clock: Clock) -> None:
+        self._catalog, self._owner, self._lease_s, self._clock = catalog, owner, lease_s, clock
+        self._renewed = clock.monotonic(), clock.wall()
+
+    def are_due(self) -> bool:
+        return self._age() >= self._lease_s / 3
+
+    def are_in_doubt(self) -> bool:
+        """Whether another process may have taken over works since the last renewal."""
+        return self._age() >= self._lease_s
+
+    def renew(self) -> set[str]:
+        """Renew the leases for another `lease_s`; returns the works that this process still holds."""
+        now = self._clock.monotonic(), self._clock.wall()  # read first: the lease then ends no earlier than assumed
+        held = self._catalog.heartbeat(self._owner, self._lease_s)
+        self._renewed = now
+        return held
+
+    def _age(self) -> float:
+        monotonic, wall = self._renewed
+        return max(self._clock.monotonic() - monotonic, self._clock.wall() - wall)

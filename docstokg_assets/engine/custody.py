@@ -1,10 +1,10 @@
-"""Whose the names of a work's files are: who may make one, take one over, and remove one.
+"""The names of a work's files: which process may create one, adopt one, and remove one.
 
-A process can stand still between any two steps, for longer than its lease, while another does its work. So no look at the lease
-protects a file; names do. A name is made once and never replaced (`ArtifactStore.commit`). It belongs to the process that made
-it, and only that one removes it, when the catalog did not take what it had to say. A later file of a work gets a later name, and
-the file before is let go by whoever recorded the new one. What a process left that has ended is adopted, or passed over and let
-go in the same way.
+A process can be suspended between any two steps, for longer than its lease, while another process does its work. So checking the
+lease does not protect a file; names do. A name is created once and never replaced (`ArtifactStore.commit`). Only the process that
+created it removes it, when the catalog refused the outcome. A later file of a work gets a later name, and the process that
+recorded the new file removes the earlier one. A file of a process that has ended is adopted, or skipped and later removed in the
+same way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from docstokg_assets.domain.naming import artifact_path, number_of
@@ -27,22 +27,22 @@ from resources.records import DownloadOutcome
 
 log = logging.getLogger(__name__)
 
-GONE_AFTER_S = 86_400.0  # whoever made a name that long ago, and was not seen to end, will not record it any more
+GONE_AFTER_S = 86_400.0  # a process that created a name so long ago has ended, even if that was not seen
 
 
 @dataclass(slots=True)
 class WorkFiles:
-    """The files of one work, as its search knows them."""
+    """The files of one work that its search knows."""
 
-    earlier: Mapping[str, str] = field(default_factory=dict)  # path → SHA-256 of those that the catalog names
+    earlier: Mapping[str, str] = field(default_factory=dict)  # path → SHA-256 of the files that the catalog names
     main: str | None = None  # the full text among them
-    aside: Mapping[str, str] = field(default_factory=dict)  # where damaged ones were put → the names that they had
-    put_back: list[str] = field(default_factory=list)  # those of them that turned out to be whole
-    made: list[str] = field(default_factory=list)  # names that this search has made
-    passed: list[str] = field(default_factory=list)  # names of ended processes that it has passed over
+    aside: Mapping[str, str] = field(default_factory=dict)  # path in quarantine of a damaged file → its name before
+    put_back: list[str] = field(default_factory=list)  # files in `aside` that turned out to be whole
+    made: list[str] = field(default_factory=list)  # names that this search has created
+    skipped: list[str] = field(default_factory=list)  # names that ended processes left, and that were not used
 
     def names(self, work: Work, folder: str, extension: str) -> Iterator[str]:
-        """The names for a new file, from that of the earlier one on: those before were let go, and are not used again."""
+        """The names for a new file, beginning with that of the earlier file; lower numbers are not used again."""
         first = max((number_of(path) for path in self.earlier if path.startswith(f"{folder}/")), default=1)
         for number in itertools.count(first):
             yield artifact_path(work.year, work.title, work.work_id, folder, extension, number)
@@ -50,7 +50,7 @@ class WorkFiles:
     def store(
         self, store: ArtifactStore, part: PartFile, names: Iterator[str], sha256: str, note: bytes, by: str
     ) -> tuple[str, str]:
-        """Give the part a name; the path where it is then, and the name. The same bytes as before keep theirs."""
+        """Store the part under the first free name; returns its path and that name. Bytes stored before keep their path."""
         name = next(names)
         for path, known in self.earlier.items():
             if known == sha256 and store.settled(path) == (sha256, part.bytes_written):
@@ -61,14 +61,14 @@ class WorkFiles:
                 stored = store.commit(part, name, sha256, note, by)
             except NameTaken:
                 if name not in self.earlier and is_left(store, name):
-                    self.passed.append(name)
+                    self.skipped.append(name)
                 name = next(names)
                 continue
             self.made += [stored.path] if stored.own else []
             return stored.path, name
 
     def restore(self, store: ArtifactStore, by: str) -> bool:
-        """Put back what was put aside, and reads well after all; whether the full text is there again, or still."""
+        """Put back the files put aside that can be read after all; returns whether the full text is whole."""
         for aside, path in self.aside.items():
             if self._copy_back(store, aside, path, by):
                 self.put_back.append(aside)
@@ -90,7 +90,7 @@ class WorkFiles:
                     part.discard()
         except NameTaken:
             return self._is_whole(store, path)
-        except (OSError, Unreadable):  # not there, or still not to be read
+        except (OSError, Unreadable):  # missing, or still unreadable
             return False
         return digest.hexdigest() == sha256
 
@@ -101,38 +101,33 @@ class WorkFiles:
             return False
 
     def superseded_by(self, outcome: DownloadOutcome) -> tuple[str, ...]:
-        """What goes when the outcome has been recorded. A file that is named by its hash may be of other works and stays."""
+        """The files to remove when the outcome has been recorded. A file named by its hash stays: other works may use it."""
         if outcome.path is None:
             return tuple(self.put_back)
         named = {outcome.path, *outcome.html_paths}
-        before = [
-            path for path in (*self.earlier, *self.passed) if path not in named and not path.startswith(f"{CAS}/")
-        ]
-        return (*before, *self.aside)
+        before = (path for path in (*self.earlier, *self.skipped) if not path.startswith(f"{CAS}/"))
+        return (*(path for path in before if path not in named), *self.aside)
 
 
 def is_left(store: ArtifactStore, path: str) -> bool:
-    """Whether the process that made a name has ended, so that it will neither record nor remove it."""
+    """Whether the process that created a name has ended, so that it will neither record nor remove it."""
     creator = store.creator_of(path)
     return creator is None or process_is_gone(creator.name) or time.time() - creator.at > GONE_AFTER_S
 
 
 def settle_files(catalog: Catalog, store: ArtifactStore, entry: Finished | Parked, recorded: bool) -> None:
-    """After the commit: remove the names that were made for nothing, and what a recorded outcome has superseded. The catalog is
-    asked once more, for a commit whose answer was lost may have been made all the same."""
-    doomed: Collection[str] = entry.made
-    if recorded and isinstance(entry, Parked):
-        doomed = ()
-    elif recorded and isinstance(entry, Finished):
-        outcome = entry.outcome
-        doomed = [path for path in entry.made if path not in (outcome.path, *outcome.html_paths)]
-        doomed += entry.lets_go
-    if not doomed:
+    """After the commit: remove the files that were stored but not recorded, and those that a recorded outcome supersedes. Files
+    that the catalog names now are kept: a commit whose answer was lost may have been made."""
+    unneeded = list(entry.made)
+    if recorded and isinstance(entry, Finished):
+        named = (entry.outcome.path, *entry.outcome.html_paths)
+        unneeded = [path for path in (*entry.made, *entry.lets_go) if path not in named]
+    if not unneeded or (recorded and isinstance(entry, Parked)):
         return
     try:
-        named = catalog.files_of(entry.work_id)
-        for path in doomed:
-            if path not in named:
+        still_named = catalog.files_of(entry.work_id)
+        for path in unneeded:
+            if path not in still_named:
                 store.delete(path)
     except StoreError as error:
         log.warning("a file of %s that is not needed stays; `content gc` finds it: %s", entry.work_id, error)

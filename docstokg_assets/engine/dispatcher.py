@@ -8,8 +8,8 @@ The engine's parts, each in a module of its own, are what a Scrapy developer kno
 - `recorder.py`: makes the results durable.
 
 The dispatcher composes them. All scheduling happens in the thread that calls `run`. A pass ends when nothing is due, at its
-deadline, at its budget of works, or when it is told to stop; then requests in flight get a grace period and all other works are
-given back. A search that finds its host closed is parked until it opens; one whose host is broken tries other copies first.
+deadline, at its maximum number of works, or when `stop` is set; then requests in flight get a grace period and all other works
+are given back. A search that finds its host closed is parked until it opens; one whose host is broken tries other copies first.
 """
 
 from __future__ import annotations
@@ -20,26 +20,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
+from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.claims import TICK_S, Claims
+from docstokg_assets.engine.claims import TICK_S, Claims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
-from docstokg_assets.engine.leases import WorkLeases
-from docstokg_assets.engine.passes import PassResult, PassSettings
-from docstokg_assets.engine.progress import Progress, Waiting
+from docstokg_assets.engine.progress import PassResult, Progress, Waiting
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.engine.search_state import SearchState, next_try
+from docstokg_assets.engine.search_state import NextTry, SearchState, next_try
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
 from resources.catalog.claims import Scope
 from resources.catalog.rows import Finished, Parked, QueueItem
-from resources.clock import Clock
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import Interrupted
@@ -48,7 +45,7 @@ from resources.records import DownloadOutcome, Reason
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 5.0  # so often a pass that waits looks whether others have left it something
+_LOOK_S = 5.0  # interval at which an idle pass looks for works that other processes have given back
 _TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
 
@@ -61,40 +58,45 @@ class Dispatcher:
         catalog: Catalog,
         pipeline: ResolverPipeline,
         recorder: Recorder,
-        settings: PassSettings,
+        scope: WorkScope,
         *,
-        clock: Clock,
+        workers: int,
+        run_id: str,
+        config_hash: str,
         policies: Mapping[str, RequestPolicy],
         next_seq: Callable[[], int],
         stop: threading.Event,
-        on_progress: Callable[[Progress], None] = lambda progress: None,
+        on_progress: Callable[[Progress], None],
     ) -> None:
+        owner, settings, clock = pipeline.owner, pipeline.settings, client.clock
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
-        self._settings, self._clock, self._stop, self._on_progress = settings, clock, stop, on_progress
-        self._scheduler = Scheduler(client.limiter, clock, workers=settings.workers, park_after_s=settings.park_after_s)
-        self._works = Scope(settings.year, settings.of_run)
-        take = partial(catalog.claim_behind, settings.owner, lease_s=settings.lease_s, scope=self._works)
+        self._owner, self._run_id, self._config_hash = owner, run_id, config_hash
+        self._clock, self._stop, self._on_progress = clock, stop, on_progress
+        self._scheduler = Scheduler(client.limiter, clock, workers=workers, park_after_s=settings.park_after_s)
+        self._works = Scope(scope.year, scope.run_id)
+        take = partial(catalog.claim_behind, owner, lease_s=settings.lease_s, scope=self._works)
         self._claims = Claims(take, self._scheduler, client.hosts, clock)
-        self._workers = WorkerPool(client, settings.workers, clock)
+        self._workers, self._most_open = WorkerPool(client, workers, clock), most_open(workers)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._result = PassResult()
-        self._next_seq = next_seq  # of attempts; goes on from pass to pass
+        self._next_seq = next_seq  # numbers attempts, over all passes
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
         self._open_lock = threading.Lock()  # the recorder's thread removes them
-        self._leases = WorkLeases(catalog, settings.owner, settings.lease_s, clock)
-        self._taken_over: set[str] = set()  # works under way here that another process has by now
-        self._started_works: set[str] = set()  # counted only where there is a budget
+        self._leases = WorkLeases(catalog, owner, settings.lease_s, clock)
+        self._taken_over: set[str] = set()  # works in progress here that another process has claimed since
+        self._max_works: int | None = None
+        self._started_works: set[str] = set()  # counted only where there is a maximum
         self._held_elsewhere = 0  # works that other processes were seen to hold
-        self._next_look = 0.0  # at what is parked or held, when there is nothing to do
+        self._next_look = 0.0  # when an idle pass next looks for parked and held works
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> PassResult:
+    def run(self, deadline_s: float | None, max_works: int | None) -> PassResult:
         started = tick = self._clock.monotonic()
-        deadline = float("inf") if self._settings.deadline_s is None else started + self._settings.deadline_s
-        self._recorder.done = self._on_recorded
-        if self._settings.of_run is not None:
-            self._catalog.take_over(self._settings.of_run)
+        deadline = float("inf") if deadline_s is None else started + deadline_s
+        self._recorder.done, self._max_works = self._on_recorded, max_works
+        if self._works.run_id is not None:
+            self._catalog.take_over(self._works.run_id)
         self._workers.start(self._driver.advance)
         try:
             while not self._is_over(deadline):
@@ -133,21 +135,19 @@ class Dispatcher:
         self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy], *, config_hash: str
     ) -> None:
         """Change the rules for searches that begin from now on, and the limits also for those that wait for their turn."""
-        self._pipeline, self._driver.policies = pipeline, policies
-        self._settings = replace(self._settings, config_hash=config_hash)
+        self._pipeline, self._driver.policies, self._config_hash = pipeline, policies, config_hash
         self._scheduler.reassign()
 
     def _is_over(self, deadline: float) -> bool:
         if self._recorder.failure is not None:
             raise self._recorder.failure
-        late = self._clock.monotonic() >= deadline
-        if self._stop.is_set() or late:
-            self._result.ended = "stopped" if self._stop.is_set() else "deadline"
-            return True
-        return False
+        stopped, late = self._stop.is_set(), self._clock.monotonic() >= deadline
+        if stopped or late:
+            self._result.ended = "stopped" if stopped else "deadline"
+        return stopped or late
 
     def _wind_down(self) -> None:
-        """No new claims; requests in flight get a grace period, then are cut; everything that waits goes back to the catalog."""
+        """Give all waiting works back to the catalog; requests in flight get a grace period, then are cut."""
 
         def handle_events(timeout: float) -> None:
             try:
@@ -160,9 +160,9 @@ class Dispatcher:
         self._workers.shut_down(handle_events)
         self._recorder.flush()
         if self._recorder.failure is None:
-            self._catalog.release_owner(self._settings.owner)
+            self._catalog.release_owner(self._owner)
             self._client.limiter.free_leases()
-            self._catalog.free_groups(self._settings.owner)
+            self._catalog.free_groups(self._owner)
 
     def _give_back_waiting(self) -> None:
         for task, park in self._scheduler.remove_all():
@@ -178,7 +178,7 @@ class Dispatcher:
         with self._open_lock:
             works = set(self._open)
         if unknown := held - works:  # claimed in a transaction whose answer was lost
-            self._catalog.release_owner(self._settings.owner, unknown)
+            self._catalog.release_owner(self._owner, unknown)
         self._taken_over = works - held
         if not self._taken_over:
             return
@@ -186,20 +186,19 @@ class Dispatcher:
         if waiting:
             log.warning("%d works were taken over by another process, because this one stood still", len(waiting))
         for task, _ in waiting:
-            self._park(task, _TAKEN_OVER)  # which the catalog refuses
-        self._recorder.flush()  # not to be taken for a later claim of the same works
+            self._park(task, _TAKEN_OVER)  # the catalog refuses it
+        self._recorder.flush()  # before the same works can be claimed again
 
     def _claim_works(self) -> None:
         """Claim works while there is room for them."""
-        most = most_open(self._settings.workers)
-        # Not for a few, and not again at once when nothing came: a claim is a write to the database.
+        # A claim is a write to the database: not for a few works, and not at once after one that found none.
         if self._clock.monotonic() < self._claims.next_at:
             return
-        room = most + self._scheduler.need_no_room() - len(self._open)
-        if room < most // 4:
+        room = self._most_open + self._scheduler.need_no_room() - len(self._open)
+        if room < self._most_open // 4:
             return
-        if self._settings.max_works is not None:
-            room = min(room, self._settings.max_works - len(self._started_works))
+        if self._max_works is not None:
+            room = min(room, self._max_works - len(self._started_works))
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
@@ -211,17 +210,17 @@ class Dispatcher:
             self._scheduler.note_claimed(item.work_id)
             park = self._scheduler.put_off(item.next_group)
             if park is None:
-                if self._settings.max_works is not None:
+                if self._max_works is not None:
                     self._started_works.add(item.work_id)
                 self._begin(item)
-            else:  # as cheaply as it came: of one slow host a claim brings many
+            else:  # without starting a search: a claim can bring many works of one slow host
                 at = at or self._catalog.now()
-                self._record_parked(item, item.progress or {}, park, at)
+                self._record_parked(item, park, at)
 
     def _more_will_be_due(self, deadline: float) -> bool:
-        """Whether works that are parked, or held by another process, come due before the deadline. Failed ones are not awaited:
-        they have their outcome, and a later pass tries them again."""
-        if self._settings.max_works is not None and len(self._started_works) >= self._settings.max_works:
+        """Whether parked works, or works that another process holds, come due before the deadline. Failed works are not waited
+        for: they have an outcome, and a later pass tries them again."""
+        if self._max_works is not None and len(self._started_works) >= self._max_works:
             return False
         now = self._clock.monotonic()
         if now < self._next_look:
@@ -290,12 +289,11 @@ class Dispatcher:
 
     def _on_subtask_done(self, parent: Task, subtask: Task, result: ResolverResult | DownloadOutcome | Park) -> None:
         joined = join_subtask(parent, subtask, result)
-        if isinstance(joined, DownloadOutcome):
-            self._finish(parent, joined)
-        elif isinstance(joined, Park):
+        if isinstance(joined, Park):
             self._park(parent, joined)
         elif joined is not None:
-            self._place(parent, self._driver.advance(parent, None, joined))
+            end = joined if isinstance(joined, DownloadOutcome) else self._driver.advance(parent, None, joined)
+            self._place(parent, end)
 
     # -- one work -----------------------------------------------------------------------------------------------------
 
@@ -306,24 +304,23 @@ class Dispatcher:
             state = self._pipeline.begin(work, item.progress)
         except Exception:
             fault = internal_error(item.work_id)
-        emit, run, owner = self._recorder.record, self._settings.run_id, self._settings.owner
-        attempts = AttemptLog(emit, self._clock, run, owner, self._next_seq, item.work_id, item.year)
+        emit, run_id, owner = self._recorder.record, self._run_id, self._owner
+        attempts = AttemptLog(emit, self._clock, run_id, owner, self._next_seq, item.work_id, item.year)
         task = Task(item, work, state, self._pipeline.search(work, state, attempts), attempts)
         self._place(task, fault or self._driver.advance(task, None))
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
         """Record the outcome, with the time of the next try if there is one; or park the work if a broken host opens soon."""
-        state, settings, following = task.state, self._settings, None
+        state, following = task.state, NextTry()
         if not outcome.ok or outcome.reason is Reason.HTML_ONLY:
             now = self._catalog.now()
-            if (broken := state.opens_soon(now, settings.soon_s)) is not None:
+            if (broken := state.opens_soon(now)) is not None:
                 state.wait_for_host()
                 group = self._scheduler.group_of(broken.host) if broken.host else None
                 self._park(task, Park(max(0.0, (broken.until or now) - now), broken.reason, group))
                 return
             if not outcome.ok:
-                following = next_try(state, now, task.item.tries, settings.retry_base_s, settings.max_tries)
-        host = following.host if following is not None else None
+                following = next_try(state, now, task.item.tries)
         task.add_active_time(self._clock.monotonic())
         self._recorder.record(
             Finished(
@@ -332,15 +329,15 @@ class Dispatcher:
                 title=task.work.title,
                 doi=task.work.doi,
                 outcome=outcome,
-                run_id=settings.run_id,
-                config_hash=settings.config_hash,
-                owner=settings.owner,
+                run_id=self._run_id,
+                config_hash=self._config_hash,
+                owner=self._owner,
                 ttfp_ms=state.active_ms if outcome.ok else None,
                 requests=state.requests,
-                retry_at=following.at if following is not None else None,
-                progress=state.to_json() if following is not None else None,
-                counts=following is None or following.counts,
-                next_group=self._scheduler.group_of(host) if host is not None else None,
+                retry_at=following.at,
+                progress=state.to_json() if following.at is not None else None,
+                counts=following.counts,
+                next_group=self._scheduler.group_of(following.host) if following.host is not None else None,
                 plan_hash=state.plan_hash or task.item.plan_hash,
                 claimed_plan_hash=task.item.plan_hash,
                 made=tuple(state.files.made),
@@ -350,8 +347,8 @@ class Dispatcher:
         )
 
     def _park(self, task: Task, park: Park, now: float | None = None) -> None:
-        """Give a work back to the catalog with what was learnt, until its time has come. A subtask parks its work. `now`: the
-        catalog's time, if it is known."""
+        """Give a work back to the catalog with its search state until a time. A subtask parks its work. `now`: the catalog's
+        time, if it is known."""
         for other in task.batched:
             self._park(other, park)
         task.close()
@@ -362,26 +359,20 @@ class Dispatcher:
             self._on_subtask_done(task.parent, task, park)
             return
         task.add_active_time(self._clock.monotonic())
-        self._record_parked(task.item, task.state.to_json(), park, now, task.state)
+        self._record_parked(task.item, park, now, task.state)
 
-    def _record_parked(
-        self,
-        item: QueueItem,
-        progress: Mapping[str, Any],
-        park: Park,
-        now: float | None,
-        state: SearchState | None = None,
-    ) -> None:
+    def _record_parked(self, item: QueueItem, park: Park, now: float | None, state: SearchState | None = None) -> None:
+        """Record that a work is parked. Without `state` its search has not begun, and its progress is as it was claimed."""
         if park.reason is not _TAKEN_OVER.reason:
             self._scheduler.note_parked(item.work_id, park)
         self._recorder.record(
             Parked(
                 work_id=item.work_id,
-                progress=progress,
+                progress=state.to_json() if state else item.progress or {},
                 next_group=park.group,
                 not_before=(now or self._catalog.now()) + park.seconds if park.seconds else 0.0,
                 reason=park.reason,
-                owner=self._settings.owner,
+                owner=self._owner,
                 plan_hash=(state.plan_hash if state else None) or item.plan_hash,
                 claimed_plan_hash=item.plan_hash,
                 made=tuple(state.files.made) if state else (),
@@ -389,8 +380,8 @@ class Dispatcher:
         )
 
     def _on_recorded(self, entry: Finished | Parked, settled: bool) -> None:
-        """Called by the recorder when an entry is durable. Not `settled`: the work is no longer ours, or is due again at once
-        because its plan has changed."""
+        """Called by the recorder when an entry is durable. Not `settled`: another process has the work, or it is due again at
+        once because its plan has changed."""
         if isinstance(entry, Finished) and settled:
             self._result.count(entry)
         with self._open_lock:

@@ -43,12 +43,14 @@ _TAIL_BYTES = 2048
 class DownloadPlan:
     url: str
     resolver_name: str
+    tier: str
     referer: str | None = None
     expected_mime: str | None = None
     checksum: str | None = None
     etag: str | None = None  # of the stored copy, as is `last_modified`: the server sends only a file that has changed
     last_modified: str | None = None
     repeatable: bool = True  # False: no retries, because its host has just failed repeatedly
+    obey_robots: bool = True
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -66,7 +68,7 @@ class DownloadStreamResult:
     content_type: str | None
     kind: Kind
     sha256: str
-    digests: Mapping[str, str] = field(default_factory=dict)  # of the algorithms in DownloadLimits.also_hash
+    digests: Mapping[str, str] = field(default_factory=dict)  # of the algorithms in `also_hash`
     tail: bytes = b""
     page: bytes = b""
     part: PartFile | None = field(default=None, repr=False)
@@ -76,28 +78,29 @@ class DownloadStreamResult:
             self.part.discard()
 
 
-@dataclass(frozen=True, slots=True)
-class DownloadLimits:
-    max_bytes: int
-    max_page_bytes: int
-    also_hash: tuple[str, ...] = ()  # `sha1`, `md5`: digests to compute besides SHA-256
-
-
 class ArtifactSink:
     """Receives the body of an artifact GET. The first bytes decide: PDF and XML go to a part file, HTML stays in memory, because
-    it is a wall, a landing page or, less often, a full text; anything else is not read further."""
+    it is a wall, a landing page or, less often, a full text; anything else is not read further. `also_hash`: digests to compute
+    besides SHA-256 (`sha1`, `md5`)."""
 
     def __init__(
-        self, head: ResponseHead, store: ArtifactStore, limits: DownloadLimits, plan: DownloadPlan | None = None
+        self,
+        head: ResponseHead,
+        store: ArtifactStore,
+        max_bytes: int,
+        max_page_bytes: int,
+        plan: DownloadPlan | None = None,
+        also_hash: tuple[str, ...] = (),
     ) -> None:
         announced = head.content_length
-        if announced is not None and announced > limits.max_bytes:
+        if announced is not None and announced > max_bytes:
             message = f"{announced} bytes, more than download.max_bytes"
             raise ContentRefused(message, url=head.url, reason=Reason.POLICY_SIZE)
-        self._head, self._store, self._limits = head, store, limits
+        self._head, self._store, self._also_hash = head, store, also_hash
+        self._max_bytes, self._max_page_bytes = max_bytes, max_page_bytes
         self._expected = plan.expected_mime if plan is not None else None
         self._stated = _stated(head, plan)
-        wanted = dict.fromkeys(("sha256", *limits.also_hash, *(algorithm for algorithm, _ in self._stated)))
+        wanted = dict.fromkeys(("sha256", *also_hash, *(algorithm for algorithm, _ in self._stated)))
         self._hashes = {name: hashlib.new(name, usedforsecurity=False) for name in wanted}
         self._start = b""
         self._size = 0
@@ -108,8 +111,8 @@ class ArtifactSink:
 
     def write(self, chunk: bytes) -> None:
         self._size += len(chunk)
-        if self._size > self._limits.max_bytes:
-            raise BodyTooLarge(f"more than {self._limits.max_bytes} bytes", url=self._head.url)
+        if self._size > self._max_bytes:
+            raise BodyTooLarge(f"more than {self._max_bytes} bytes", url=self._head.url)
         if self._kind is not None:
             self._keep(chunk)
             return
@@ -132,7 +135,7 @@ class ArtifactSink:
             content_type=self._head.content_type,
             kind=self._kind,
             sha256=digests["sha256"],
-            digests={name: digests[name] for name in self._limits.also_hash},
+            digests={name: digests[name] for name in self._also_hash},
             tail=self._tail,
             page=b"".join(self._page),
             part=self._part,
@@ -163,8 +166,8 @@ class ArtifactSink:
         for digest in self._hashes.values():
             digest.update(chunk)
         if self._part is None:
-            if self._size > self._limits.max_page_bytes:
-                raise BodyTooLarge(f"an HTML page of more than {self._limits.max_page_bytes} bytes", url=self._head.url)
+            if self._size > self._max_page_bytes:
+                raise BodyTooLarge(f"an HTML page of more than {self._max_page_bytes} bytes", url=self._head.url)
             self._page.append(chunk)
             return
         self._part.write(chunk)
@@ -181,26 +184,26 @@ def _stated(head: ResponseHead, plan: DownloadPlan | None) -> list[tuple[str, st
 
 
 def prepare_candidate_download(candidate: Candidate) -> DownloadPlan:
-    expected = _EXPECTED.get(candidate.target)
-    return DownloadPlan(candidate.url, candidate.resolver, candidate.referer, expected, candidate.checksum)
+    expected, tier = _EXPECTED.get(candidate.target), str(candidate.tier)
+    return DownloadPlan(candidate.url, candidate.resolver, tier, candidate.referer, expected, candidate.checksum)
 
 
 def stream_candidate_payload(
-    plan: DownloadPlan, candidate: Candidate, store: ArtifactStore, limits: DownloadLimits, obey_robots: bool
+    plan: DownloadPlan, store: ArtifactStore, max_bytes: int, max_page_bytes: int
 ) -> Generator[Request, Response, Response]:
     """Send exactly one GET. The `payload` of a 2xx response is a DownloadStreamResult."""
-    response = yield Request(
+    request = Request(
         plan.url,
         Role.ARTIFACT,
         repeatable=plan.repeatable,
         resolver=plan.resolver_name,
-        tier=str(candidate.tier),
+        tier=plan.tier,
         headers=plan.conditions,
         referer=plan.referer,
-        obey_robots=obey_robots,
-        sink=lambda head: ArtifactSink(head, store, limits, plan),
+        obey_robots=plan.obey_robots,
+        sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan),
     )
-    return response
+    return (yield request)
 
 
 def finalize_candidate_download(
@@ -267,24 +270,22 @@ def finalize_candidate_download(
     return replace(outcome, path=path, meta={**outcome.meta, **readable})
 
 
-def still_current(
-    candidate: Candidate, response: Response, sha256: str, etag: str | None, last_modified: str | None
-) -> DownloadOutcome:
-    """The outcome for a stored file that the host still has: it said so (304), or sent the same bytes, perhaps under another
-    ETag or date. The validators are those that it knows now; a 304 need not repeat them."""
+def still_current(candidate: Candidate, response: Response, kept: DownloadOutcome) -> DownloadOutcome:
+    """The outcome for a stored file that the host still has: it answered 304, or sent the same bytes, perhaps with another ETag
+    or date. The outcome has the validators that the host sends now; a 304 need not repeat them."""
     if isinstance(response.payload, DownloadStreamResult):
         response.payload.discard()
     now = _validators(response)
     if response.status == 304 or not (now["etag"] or now["last_modified"]):
-        now |= {"etag": now["etag"] or etag, "last_modified": now["last_modified"] or last_modified}
-    return _outcome(candidate, Reason.NOT_MODIFIED, Classification.SKIP, ok=True, sha256=sha256, **now)
+        now |= {"etag": now["etag"] or kept.etag, "last_modified": now["last_modified"] or kept.last_modified}
+    return _outcome(candidate, Reason.NOT_MODIFIED, Classification.SKIP, ok=True, sha256=kept.sha256, **now)
 
 
 def adopted(
     work: Work, store: ArtifactStore, files: WorkFiles, wanted: Callable[[DownloadOutcome], bool]
 ) -> DownloadOutcome | None:
-    """The outcome that was noted with a file stored under one of the work's names, if it is `wanted`, the file has not changed,
-    and whoever stored it has ended; else it is his, to be recorded or removed."""
+    """The outcome that was noted with a file under one of the work's names, if it is `wanted`, the file has not changed, and the
+    process that stored it has ended. While that process runs, it records or removes the file itself."""
     for kind in (Kind.PDF, Kind.XML):
         for path in files.names(work, FOLDERS[kind], USUAL[kind][0]):
             note = store.note_of(path)

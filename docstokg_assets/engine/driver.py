@@ -1,6 +1,6 @@
 """Run a task's generators, the search and the exchange of its current request, until they need the network again or are done.
 
-Called by the dispatcher's thread and by the workers; a task is in the hands of one of them at a time.
+Called by the dispatcher's thread and by the workers; only one thread handles a task at a time.
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ log = logging.getLogger(__name__)
 
 # What a task needs next: a request or a pause, subtasks, or nothing because it is done or was interrupted.
 Next = Step | ConcurrentQueries | DownloadOutcome | ResolverResult | Interrupted
+_Post = Callable[[Task, Next | BaseException], None]
 
 
 class TaskDriver:
     """`post` receives what other tasks need next when the answer to a combined request arrives."""
 
-    def __init__(
-        self,
-        client: HttpClient,
-        policies: Mapping[str, RequestPolicy],
-        post: Callable[[Task, Next | BaseException], None],
-    ) -> None:
+    def __init__(self, client: HttpClient, policies: Mapping[str, RequestPolicy], post: _Post) -> None:
         self._client, self.policies, self._post = client, policies, post
 
     def advance(self, task: Task, reply: Reply | HttpError | None, feed: Any = None) -> Next:

@@ -1,11 +1,12 @@
-"""Where a pass is at this moment, and whom it waits for, in the words that terminal, log and UI share. Plain data; others count
-and show it."""
+"""The progress and the result of a pass, and the texts about waiting that terminal, log and Dagster UI share. Plain data."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from resources.catalog.rows import Finished
 from resources.records import ITS_TURN, Reason
 
 _SHORT_WHY = {
@@ -19,24 +20,24 @@ _SHORT_WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A host that is waited for, as a person wants to see it: by how many works, until the last of them has its turn, and why."""
+    """A host that works wait for, and why."""
 
     group: str
     works: int
-    seconds: float | None  # None when it is not known
+    seconds: float | None  # until the last of the works has its turn; None when it is not known
     why: str
 
     def __str__(self) -> str:
         """`arxiv (limit, 4 works, 2 s)`"""
-        told = [_SHORT_WHY.get(self.why, self.why), f"{self.works:,} work{'' if self.works == 1 else 's'}"]
+        parts = [_SHORT_WHY.get(self.why, self.why), f"{self.works:,} work{'' if self.works == 1 else 's'}"]
         if self.seconds is not None:
-            told.append(f"{self.seconds:.0f} s")
-        return f"{self.group} ({', '.join(told)})"
+            parts.append(f"{self.seconds:.0f} s")
+        return f"{self.group} ({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """As the report counts: `finished` for good, `saved` with a PDF or XML full text, `later` parked or to be tried again."""
+    """Counted as in the report: `saved` works have a PDF or XML full text; `later` works are parked or will be tried again."""
 
     finished: int
     saved: int
@@ -47,6 +48,37 @@ class Progress:
 
 
 def waiting_text(waiting: Sequence[Waiting], most: int = 2) -> str:
-    """The longest waits first. Short ones are the ordinary course of things, and not told."""
+    """The longest waits, longest first. Waits under a second are left out."""
     known = sorted((w for w in waiting if w.seconds is not None and w.seconds >= 1), key=lambda w: -(w.seconds or 0))
     return ", ".join(map(str, [*known, *(w for w in waiting if w.seconds is None)][:most]))
+
+
+@dataclass(slots=True)
+class PassResult:
+    """The counts of a pass. `ended`: why it ended (drained, deadline, budget or stopped)."""
+
+    ended: str = "drained"
+    finished: int = 0
+    saved: int = 0
+    html_only: int = 0  # of those saved
+    to_retry: int = 0  # of those finished: without success, and to be tried again by a later pass
+    parked: int = 0
+    requests: int = 0
+    bytes: int = 0
+    elapsed_s: float = 0.0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, str] = field(default_factory=dict, repr=False)  # work -> reason; they come due with their host
+
+    def count(self, entry: Finished) -> None:
+        outcome = entry.outcome
+        if (before := self.refused.pop(entry.work_id, None)) is not None:  # it came due again in the same pass
+            self.finished, self.to_retry = self.finished - 1, self.to_retry - 1
+            self.outcomes -= Counter([before])
+        if not entry.counts:
+            self.refused[entry.work_id] = str(outcome.reason)
+        self.finished += 1
+        self.saved += outcome.ok
+        self.html_only += outcome.reason is Reason.HTML_ONLY
+        self.to_retry += entry.retry_at is not None
+        self.bytes += outcome.content_length or 0
+        self.outcomes[str(outcome.reason)] += 1

@@ -1,4 +1,4 @@
-"""Make what happened durable, in order: first the catalog commit, then the lines of the manifest. One thread for all workers.
+"""Make attempts and outcomes durable, in order: first the catalog commit, then the manifest lines. One thread for all workers.
 
 Events that arrive during a commit are committed together in the next one, so batches grow with the load. A work counts as
 done when its commit has returned; `done` is called for it after that.
@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from docstokg_assets.engine.custody import settle_files
 from docstokg_assets.reporting.sinks import SinkSet
@@ -25,13 +25,8 @@ _MAX_BATCH = 1_000
 Event = AttemptRecord | Finished | Parked
 
 
-@dataclass(frozen=True, slots=True)
-class _Flush:
-    reached: threading.Event
-
-
 class Recorder:
-    """Use as a context manager; leaving it writes all that is left. `failure` is set when the catalog could not be written."""
+    """A context manager; leaving it writes all that is left. `failure` is set when the catalog could not be written."""
 
     def __init__(
         self,
@@ -41,7 +36,7 @@ class Recorder:
         done: Callable[[Finished | Parked, bool], None] = lambda entry, settled: None,
     ) -> None:
         self._catalog, self._sinks, self._store, self.done = catalog, sinks, store, done
-        self._inbox: queue.SimpleQueue[Event | _Flush | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Event | threading.Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._held: dict[str, list[AttemptRecord]] = {}  # attempts that brought a file; their lines name its path
         self.config_hash: str | None = None  # of a configuration that is not the one that the run began with
@@ -61,9 +56,9 @@ class Recorder:
         self._inbox.put(event)
 
     def flush(self) -> None:
-        """Returns when all that was recorded before is durable, or cannot become so."""
+        """Return when all that was recorded before is durable, or cannot become so."""
         reached = threading.Event()
-        self._inbox.put(_Flush(reached))
+        self._inbox.put(reached)
         reached.wait()
 
     def _run(self) -> None:
@@ -80,12 +75,12 @@ class Recorder:
             if events and self.failure is None:
                 try:
                     self._write(events)
-                except Exception as error:  # whatever it is, the dispatcher must stop rather than work for nothing
+                except Exception as error:  # of any kind: the dispatcher must stop, because its results would be lost
                     log.error("the catalog could not be written: %s", error)
                     self.failure = error
             for item in items:
-                if isinstance(item, _Flush):
-                    item.reached.set()
+                if isinstance(item, threading.Event):
+                    item.set()
         for work_id in list(self._held):
             self._log_work(work_id, None)
 

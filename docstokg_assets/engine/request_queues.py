@@ -1,7 +1,7 @@
-"""What the engine schedules: a `Task` for each work under way, and the `RequestQueue` in which its next request waits.
+"""What the engine schedules: a `Task` for each work in progress, and the `RequestQueue` in which its next request waits.
 
-A RequestQueue is what Scrapy calls a downloader slot: the requests that fall under the same limits. These are plain records that
-can say how long a wait is; the scheduler decides which one goes next.
+A RequestQueue is what Scrapy calls a downloader slot: the requests under the same limits. These are plain records that compute
+waiting times; the scheduler decides which request goes next.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resources.rate_limit.stores import LimiterUnavailable
 from resources.records import DownloadOutcome
 
 SHORT_WAIT_S = 2.0
-_IN_HAND_S = 12.0  # a queue holds what can be sent within this time: longer than it takes until claims look for more
+_IN_HAND_S = 12.0  # a queue holds what can be sent within this time, which is longer than the pause between claims
 PASS_ENDING_ERRORS = (
     StoreError,
     CatalogError,
@@ -35,13 +35,13 @@ PASS_ENDING_ERRORS = (
 
 
 def most_open(workers: int) -> int:
-    """How many works are under way at once, besides those that wait."""
+    """The maximum number of works in progress at once, besides those that wait."""
     return max(64, workers * 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Give a work back to the catalog for so many seconds. `group`: the limit group that it waits for."""
+    """Give a work back to the catalog for some seconds. `group`: the limit group that it waits for."""
 
     seconds: float
     reason: str
@@ -97,17 +97,17 @@ class RequestQueue:
         self.interval_s = self.allowance.interval_s
 
     def is_slow(self, now: float) -> bool:
-        """Whether who waits here waits for more than a moment."""
+        """Whether a task waits here for more than a moment."""
         return self.interval_s > SHORT_WAIT_S or self.ready_at - now > SHORT_WAIT_S
 
     @property
     def in_hand(self) -> float:
-        """How many requests of a limit that is used up are held here: one or two of a slow one."""
+        """The number of requests to hold here when the limit is used up: two for a slow limit."""
         return max(2.0, _IN_HAND_S / self.interval_s)
 
     @property
     def batch_size(self) -> int:
-        """How many of the tasks that wait here fit into one request."""
+        """The number of waiting tasks that fit into one request."""
         last = self.tasks[-1].batchable if self.tasks else None
         return last.batchable.most if last is not None and last.batchable is not None else 1
 
@@ -129,6 +129,6 @@ class RequestQueue:
         return max(0.0, self.ready_at - now) + self.requests * self.interval_s
 
     def entered(self, now: float) -> None:
-        """Note that a request goes now, so that a slow limit is not asked for the next one before its time."""
+        """Note that a request is sent now, so that a slow limit is not asked for the next one too early."""
         if self.interval_s > SHORT_WAIT_S:
             self.ready_at = now + self.allowance.next_token_s

@@ -1,11 +1,11 @@
 """Decides which request goes next: queues by limit, a heap of pauses, and which works are parked instead of waiting here.
 
-As in Scrapy each set of limits has a queue of its own (a "slot"), so that a slow host never blocks a fast one. Unlike there, a
-queue takes no more tasks than can have their turn soon, one or two of a slow limit, and all slow queues together no more than a
-share of the works in hand: so slow hosts, however many, leave room for the others. A task that finds no place is to be parked
-in the catalog until its turn, and claims leave out the groups that take no more. This is judged again when the limiter tells of
-a longer wait than was thought, as it does when other processes use the same limit. The scheduler never waits and starts nothing;
-it belongs to the dispatcher's thread.
+As in Scrapy, each set of limits has its own queue (a "slot"), so that a slow host never blocks a fast one. Unlike in Scrapy, a
+queue takes no more tasks than can have their turn soon, one or two of a slow limit, and all slow queues together take no more
+than a share of the open works, so that many slow hosts leave room for the others. A task without a place is parked in the catalog
+until its turn, and claims leave out groups that are full. Places are assigned again when the limiter reports a longer wait than
+expected, as it does when other processes use the same limit. The scheduler never waits and starts nothing; it is for the
+dispatcher's thread only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resources.records import ITS_TURN
 log = logging.getLogger(__name__)
 
 _LIMITER_PATIENCE_S = 60.0
-_MAKE_ROOM_S = 5.0  # in this time as many tasks of slow queues are let in as there is room for
+_MAKE_ROOM_S = 5.0  # in this time slow queues may admit as many tasks as there is room for
 
 
 @dataclass(slots=True)
@@ -44,11 +44,11 @@ class Scheduler:
     def __init__(self, limiter: Limiter, clock: Clock, *, workers: int, park_after_s: float) -> None:
         self._limiter, self._clock, self._workers, self._park_after_s = limiter, clock, workers, park_after_s
         self._most_aside = most_open(workers)  # tasks of slow queues
-        self._queues: dict[Allowance, RequestQueue] = {}  # those with tasks
-        self._resting: dict[Allowance, RequestQueue] = {}  # those without, but whose next turn is known
-        self._no_place: dict[str, RequestQueue] = {}  # by group, those that took no more tasks since the last claim
-        self._longer_wait: list[RequestQueue] = []  # those that the limiter has put off since they were last judged
-        self._room_until = 0.0  # up to then the room for slow queues is promised
+        self._queues: dict[Allowance, RequestQueue] = {}  # queues with tasks
+        self._resting: dict[Allowance, RequestQueue] = {}  # queues without tasks whose next turn is known
+        self._no_place: dict[str, RequestQueue] = {}  # by group: queues that refused a task since the last claim
+        self._longer_wait: list[RequestQueue] = []  # queues whose wait the limiter has extended since `displaced`
+        self._room_until = 0.0  # until then the room for slow queues is assigned
         self._pauses: list[tuple[float, int, Task, Pause]] = []  # heap by the time at which each ends
         self._order = itertools.count()
         self._parked: dict[str, tuple[str | None, str]] = {}  # work id -> (group, reason)
@@ -58,7 +58,7 @@ class Scheduler:
     # -- tasks that wait ----------------------------------------------------------------------------------------------
 
     def enqueue(self, task: Task, send: Send) -> Park | None:
-        """Let a task wait for its turn to send a request. If it finds no place it is not taken: park it."""
+        """Let a task wait for its turn to send a request. Without a place for it, returns how to park it."""
         now = self._clock.monotonic()
         task.send, task.since = send, now
         queue = self._queue_for(send)
@@ -67,19 +67,18 @@ class Scheduler:
             if aside < self._most_aside or task.began is not None or queue.tasks:
                 queue.tasks.append(task)
                 return None
-            # Its turn would be now, but there are too many like it. Its group is left out until there is room.
+            # Its turn would be now, but too many tasks of slow queues wait. Claims leave out its group until there is room.
             self._room_until = max(self._room_until, now + _MAKE_ROOM_S) + _MAKE_ROOM_S / self._most_aside
             queue.ready_at = self._room_until
         return self._park_behind(queue, now)
 
     def put_off(self, group: str | None) -> Park | None:
-        """Whether and how long a work that was claimed is to be parked, before anything is done for it: the group of its next
-        request has just taken no more."""
+        """How to park a claimed work before its search begins, if the group of its next request is full."""
         queue = self._no_place.get(group) if group is not None else None
         return self._park_behind(queue, self._clock.monotonic()) if queue is not None else None
 
     def displaced(self) -> Iterator[tuple[Task, Park]]:
-        """Take the tasks that must wait longer than was thought when they were let in, and now find no place."""
+        """Take the tasks whose wait has become longer than expected, and which have no place now."""
         now = self._clock.monotonic()
         queues, self._longer_wait = self._longer_wait, []
         for queue in queues:
@@ -92,20 +91,20 @@ class Scheduler:
                 yield task, self._park_behind(queue, now)
 
     def _takes(self, queue: RequestQueue, task: Task, now: float, aside: int) -> bool:
-        """Whether a queue has a place for a task. A search under way has used turns of its host already: it goes first."""
+        """Whether a queue has a place for a task. A search in progress goes first: it has used turns of its host already."""
         if task.began is not None:
             return queue.wait_for_last(now) <= self._park_after_s
         return not self._is_full(queue, now, aside)
 
     def _park_behind(self, queue: RequestQueue, now: float) -> Park:
-        """Park a task behind those that wait in its queue, and those that are parked for it."""
+        """Park a task behind those that wait in its queue and those that are parked for it."""
         group, wait = queue.allowance.group, queue.wait_for_last(now)
         self._no_place[group] = queue
         parked = self._parked_for[group, ITS_TURN]
         return Park(wait + min(parked.count * queue.interval_s, max(0.0, parked.until - now)), ITS_TURN, group)
 
     def pause(self, task: Task, pause: Pause, *, may_wait: bool = True) -> Park | None:
-        """Let a task wait for so long. If that is too long, in particular for a task that has sent nothing yet: park it."""
+        """Let a task wait. If the pause is too long, above all for a task that has sent nothing yet, returns how to park it."""
         if may_wait and pause.seconds <= (SHORT_WAIT_S if pause.untried else self._park_after_s):
             ready_at = self._clock.monotonic() + pause.seconds
             heapq.heappush(self._pauses, (ready_at, next(self._order), task, pause))
@@ -139,8 +138,8 @@ class Scheduler:
                 self._resting[allowance] = queue
 
     def _enter(self, queue: RequestQueue, now: float) -> bool:
-        """Take a permit and the tokens, or note when to ask again. Nothing goes out unthrottled: while the limiter is unavailable
-        requests stop, and the pass fails when it does not come back."""
+        """Take a permit and the tokens, or note when to ask again. While the limiter is unavailable requests stop, and the pass
+        fails when it stays unavailable."""
         queue.granted = Moment.now(self._clock)
         try:
             wait = self._limiter.enter(queue.allowance)
@@ -184,7 +183,7 @@ class Scheduler:
             self._queue_for(task.send).tasks.append(task)
 
     def remove_all(self, works: Set[str] | None = None) -> list[tuple[Task, Park]]:
-        """Take all tasks that wait, or those of some works, each with what it would still wait for."""
+        """Take all waiting tasks, or those of some works, each with the rest of its wait."""
         now, removed = self._clock.monotonic(), list[tuple[Task, Park]]()
 
         def stays(task: Task) -> bool:
@@ -221,8 +220,8 @@ class Scheduler:
         return queue
 
     def full_groups(self) -> frozenset[str]:
-        """Groups for which no more works should be claimed. A queue that was full stays so until it is half empty: else a claim
-        would bring many works for a single place, and all but one would be parked."""
+        """Groups for which no more works should be claimed. A full queue stays full until it is half empty: else a claim would
+        bring many works for a single place, and all but one would be parked."""
         now = self._clock.monotonic()
         aside = self._aside(now)
         for queue in self._queues.values():
@@ -245,12 +244,12 @@ class Scheduler:
         return queue.requests >= share * most or (queue.is_slow(now) and 2 * aside >= self._most_aside)
 
     def _aside(self, now: float) -> int:
-        """Tasks of slow queues, which wait for more than a moment or are many that come only once."""
+        """The number of tasks in slow queues."""
         return sum(len(queue.tasks) for queue in self._queues.values() if queue.is_slow(now))
 
     def need_no_room(self) -> int:
-        """Open works that take no room from others, up to a bound: those that wait for slow queues or in pauses, and those that
-        will be sent in one request with others, of which there cannot be too many."""
+        """Open works that take no room from others, up to a limit: those that wait in slow queues or pauses, and those that will
+        be sent in one request with others."""
         queues = self._queues.values()
         batched = sum(min(len(queue.tasks), queue.batch_size) for queue in queues if queue.batch_size > 1)
         return batched + min(self._most_aside, self._aside(self._clock.monotonic()) + len(self._pauses))

@@ -1,9 +1,9 @@
 """The search for one work's full text: tier by tier, candidate by candidate, until one is good or nothing is left.
 
 `ResolverPipeline.search` is a generator, as a Scrapy callback is: it yields Requests, receives Responses (or has an HttpError
-thrown in) and returns the work's one DownloadOutcome. It never waits and knows no threads; the dispatcher drives it. What is
-known so far is a `SearchState`. The methods stand in the order of a work's way: revalidate or adopt a stored file, else loop over
-guess, ask resolvers, try a candidate (precheck, fetch, read a landing page), and conclude.
+thrown in) and returns the work's one DownloadOutcome. It never waits and uses no threads; the dispatcher drives it. What is known
+so far is in a `SearchState`. The methods are in the order of a search: revalidate or adopt a stored file, else loop over guess,
+ask resolvers, try a candidate (precheck, fetch, read a landing page), and conclude.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from docstokg_assets.domain.url_patterns import UrlPatternCache
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, query
 from docstokg_assets.engine.download import (
-    DownloadLimits,
     DownloadStreamResult,
     adopted,
     failed,
@@ -29,7 +28,8 @@ from docstokg_assets.engine.download import (
     still_current,
     stream_candidate_payload,
 )
-from docstokg_assets.engine.search_state import Failure, KeptCopy, SearchState, conclude, error_details
+from docstokg_assets.engine.search_state import Failure, SearchState, conclude, error_details
+from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.landing.extract import extract
 from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.resolvers.api import license_name
@@ -52,59 +52,60 @@ _WALL_BYTES = 65_536  # of a page, in which a wall is looked for
 Search = Generator[Request | ConcurrentQueries, Any, DownloadOutcome]
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineSettings:
-    limits: DownloadLimits
-    head_precheck: bool = True
-    global_url_dedupe: bool = False
-    guess_files: bool = True  # only with a validator
-    dry_run: bool = False
-    validator: PdfValidator | None = None  # checks whether a PDF is the wanted article
-    recorded: Callable[[str, str], bool] = lambda work_id, sha256: True  # whether the catalog has this file of the work
-    quarantine: Quarantine | None = None  # keeps PDFs that are another file type as well
-    owner: str = ""  # this process, which stored files then name
-    max_concurrent_resolvers: int = 1
-    versions: tuple[str, ...] = ("*",)  # patterns
-    licenses: tuple[str, ...] = ("*",)
-    context: ResolverContext = field(default_factory=ResolverContext)
-
-
+@dataclass(slots=True)
 class ResolverPipeline:
-    """Makes the searches of a run. Thread-safe; the data of one work is in its SearchState."""
+    """What the searches of a run share. Thread-safe; the data of one work is in its SearchState."""
 
-    def __init__(
-        self,
-        resolvers: Sequence[Resolver],
-        store: ArtifactStore,
-        settings: PipelineSettings,
-        taken: dict[str, str] | None = None,
-    ) -> None:
-        """`taken`: canonical URL -> the work that has it, when URLs are deduplicated across works."""
-        self.resolvers = {resolver.name: resolver for resolver in resolvers}
-        self._store, self._settings = store, settings
-        self._taken = {} if taken is None else taken
-        self._url_patterns = UrlPatternCache()
+    resolvers: Mapping[str, Resolver]
+    store: ArtifactStore
+    settings: DownloadSettings
+    max_page_bytes: int
+    context: ResolverContext = field(default_factory=ResolverContext)
+    validator: PdfValidator | None = None  # checks whether a PDF is the wanted article; without it no URL is guessed
+    recorded: Callable[[str, str], bool] = lambda work_id, sha256: True  # whether the catalog has this file of the work
+    owner: str = ""  # this process, which is noted in the files that it stores
+    dry_run: bool = False
+    taken_urls: dict[str, str] = field(default_factory=dict)  # canonical URL -> work, for `global_url_dedupe`
+    url_patterns: UrlPatternCache = field(default_factory=UrlPatternCache)
+    quarantine: Quarantine = field(init=False)  # for PDFs that are another file type as well
+
+    def __post_init__(self) -> None:
+        self.quarantine = Quarantine(self.store, self.settings.quarantine_bytes)
 
     def begin(self, work: Work, progress: Mapping[str, Any] | None = None) -> SearchState:
         """Plan the work with the resolvers of this pipeline."""
         return SearchState.begin(make_plan(work, self.resolvers.values()), progress)
 
     def search(self, work: Work, state: SearchState, log: AttemptLog) -> Search:
+        return _WorkSearch(self, work, state, log).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkSearch:
+    """The search for one work."""
+
+    shared: ResolverPipeline
+    work: Work
+    state: SearchState
+    log: AttemptLog
+
+    def run(self) -> Search:
+        state = self.state
         if state.kept is not None:
-            return (yield from self._revalidate(state.kept, work, state))
-        outcome = self._adopt(work, state, log) or (yield from self._search(work, state, log))
+            return (yield from self._revalidate(state.kept))
+        outcome = self._adopt() or (yield from self._search())
         if not state.replaces:
             return outcome
         outcome = replace(outcome, meta={**outcome.meta, "replaces": state.replaces})
-        whole = not outcome.ok and state.files.restore(self._store, self._settings.owner)
+        whole = not outcome.ok and state.files.restore(self.shared.store, self.shared.owner)
         return _left_as_is(outcome) if whole else outcome
 
     # -- a file that is stored already --------------------------------------------------------------------------------
 
-    def _revalidate(self, kept: KeptCopy, work: Work, state: SearchState) -> Search:
+    def _revalidate(self, kept: DownloadOutcome) -> Search:
         """Send one conditional GET for the stored copy. Only another file of its kind replaces it; any other answer leaves it."""
         candidate = _candidate_of(kept)
-        state.add_to_chain(candidate.resolver)
+        self.state.add_to_chain(candidate.resolver)
         try:
             response = yield from self._stream(candidate, etag=kept.etag, last_modified=kept.last_modified)
         except Interrupted:
@@ -113,83 +114,83 @@ class ResolverPipeline:
             return _left_as_is(failed(candidate, error.reason))
         stream = response.payload if isinstance(response.payload, DownloadStreamResult) else None
         if response.status == 304 or (stream is not None and stream.sha256 == kept.sha256):
-            return still_current(candidate, response, kept.sha256, kept.etag, kept.last_modified)
+            return still_current(candidate, response, kept)
         if stream is not None and (stream.part is None or (stream.kind is Kind.XML) != (kept.kind is Kind.XML)):
             stream.discard()
             return _left_as_is(failed(candidate, Reason.UNEXPECTED_CT))
-        validator = self._settings.validator
-        outcome = self._finalize(work, candidate, response, state, validator=validator)
-        return self._succeeded(outcome, state) if outcome.ok else _left_as_is(outcome)
+        outcome = self._finalize(candidate, response, validator=self.shared.validator)
+        return self._succeeded(outcome) if outcome.ok else _left_as_is(outcome)
 
-    def _adopt(self, work: Work, state: SearchState, log: AttemptLog) -> DownloadOutcome | None:
+    def _adopt(self) -> DownloadOutcome | None:
         """Take a whole file that was stored for this work but never recorded, because its process was killed or the catalog is
         older than the file. A recorded file is not adopted: a forced search is to find it anew."""
 
         def wanted(noted: DownloadOutcome) -> bool:
-            recorded = noted.sha256 is None or self._settings.recorded(work.work_id, noted.sha256)
+            recorded = noted.sha256 is None or self.shared.recorded(self.work.work_id, noted.sha256)
             return not recorded and self._excluded_by(_candidate_of(noted)) is None
 
-        outcome = adopted(work, self._store, state.files, wanted) if not self._settings.dry_run else None
-        if outcome is None or self._taken_by_another(candidate := _candidate_of(outcome), work, log):
+        outcome = adopted(self.work, self.shared.store, self.state.files, wanted) if not self.shared.dry_run else None
+        if outcome is None or self._taken_by_another(candidate := _candidate_of(outcome)):
             return None
-        state.add_to_chain(candidate.resolver)
-        return self._succeeded(outcome, state)
+        self.state.add_to_chain(candidate.resolver)
+        return self._succeeded(outcome)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    def _search(self, work: Work, state: SearchState, log: AttemptLog) -> Search:
+    def _search(self) -> Search:
+        work, state, dry_run = self.work, self.state, self.shared.dry_run
         while not work.deleted and (action := state.next_action()) is not None:
             named = isinstance(action, Candidate) and action.target is not Target.LANDING
-            if not named and (guess := self._guess(work, state)) is not None:
+            if not named and (guess := self._guess()) is not None:
                 state.add(guess)
                 action = guess  # before a resolver is asked or a page read
             if isinstance(action, str):
-                yield from self._ask(state.next_queries(self._settings.max_concurrent_resolvers), work, state)
-            elif self._settings.dry_run:
+                yield from self._ask(state.next_queries(self.shared.settings.max_concurrent_resolvers))
+            elif dry_run:
                 state.visited.add(action.key)
                 state.add_to_chain(action.resolver)
             else:
-                outcome = yield from self._try(action, work, state, log)
+                outcome = yield from self._try(action)
                 if outcome is not None and outcome.ok:
-                    return self._succeeded(outcome, state)
+                    return self._succeeded(outcome)
                 if action.guessed:
-                    self._on_failed_guess(action, work, state.failures[action.key])
-        if self._settings.dry_run:
-            return _dry_run_outcome(state)
+                    self._on_failed_guess(action, state.failures[action.key])
+        if dry_run:
+            urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
+            chain, meta = tuple(state.chain), {"candidates": urls}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=chain, meta=meta)
         if work.deleted and state.html is None:
-            meta = {"deleted": work.deleted}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=meta)
+            deleted = {"deleted": work.deleted}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=deleted)
         return conclude(state)
 
-    def _guess(self, work: Work, state: SearchState) -> Candidate | None:
+    def _guess(self) -> Candidate | None:
         """The PDF URL that a landing page of this work should lead to, by the URL pattern of its publisher."""
-        settings = self._settings
-        if work.doi is None or not settings.guess_files or settings.validator is None or settings.dry_run:
+        shared, doi = self.shared, self.work.doi
+        if doi is None or not shared.settings.guess_files or shared.validator is None or shared.dry_run:
             return None
-        url = self._url_patterns.guess(work.doi)
-        if url is None or url_key(url) in state.candidates:
+        url = shared.url_patterns.guess(doi)
+        if url is None or url_key(url) in self.state.candidates:
             return None
-        pages = [c for c in state.pending() if c.target is Target.LANDING and c.hop == 0]
+        pages = [c for c in self.state.pending() if c.target is Target.LANDING and c.hop == 0]
         pages = [c for c in pages if c.host == host_of(url)] or [c for c in pages if c.tier is Tier.DOI_REDIRECT]
         return replace(pages[0], url=url, target=Target.PDF, instead_of=None, guessed=True) if pages else None
 
-    def _on_failed_guess(self, guess: Candidate, work: Work, failure: Failure) -> None:
-        """Note failed guesses. A host that is only out of order says nothing about its URLs; one that refuses guesses gets no
-        more of them."""
+    def _on_failed_guess(self, guess: Candidate, failure: Failure) -> None:
+        """Note failed guesses. A temporary failure says nothing about the URL pattern; a host that refuses guesses gets no more
+        of them."""
         unwelcome = failure.is_guarded or failure.reason in _UNWELCOME
-        if work.doi and (unwelcome or not failure.is_retryable):
-            self._url_patterns.record_failure(work.doi, guess.url, unwelcome=unwelcome)
+        if self.work.doi and (unwelcome or not failure.is_retryable):
+            self.shared.url_patterns.record_failure(self.work.doi, guess.url, unwelcome=unwelcome)
 
-    def _ask(
-        self, names: Sequence[str], work: Work, state: SearchState
-    ) -> Generator[Request | ConcurrentQueries, Any, None]:
+    def _ask(self, names: Sequence[str]) -> Generator[Request | ConcurrentQueries, Any, None]:
         """Ask resolvers, concurrently where there are several. They count as asked only when all have answered: a work that is
         parked meanwhile asks again."""
-        dead = state.dead_files()
+        state, dead = self.state, self.state.dead_files()
         guarded = tuple(url for url, failure in dead.items() if failure.is_guarded)
-        context = replace(self._settings.context, dead_urls=tuple(dead), guarded_urls=guarded)
+        context = replace(self.shared.context, dead_urls=tuple(dead), guarded_urls=guarded)
         begun: list[str] = []
-        queries = [query(self.resolvers[name], work, context, begun) for name in names]
+        queries = [query(self.shared.resolvers[name], self.work, context, begun) for name in names]
         results: Sequence[ResolverResult]
         if len(queries) == 1:
             results = [(yield from queries[0])]
@@ -203,29 +204,28 @@ class ResolverPipeline:
                 state.add(candidate)
             if not result.candidates and result.reason is not Reason.OK:
                 details: dict[str, Any] = {"until": result.until, "host": result.host, "note": result.note}
-                resolver = self.resolvers[name]
+                resolver = self.shared.resolvers[name]
                 state.failures[f"ask:{name}"] = Failure(result.reason, name, resolver.tier, resolver.rank, **details)
 
     # -- one candidate ------------------------------------------------------------------------------------------------
 
-    def _try(
-        self, candidate: Candidate, work: Work, state: SearchState, log: AttemptLog
-    ) -> Generator[Request, Response, DownloadOutcome | None]:
+    def _try(self, candidate: Candidate) -> Generator[Request, Response, DownloadOutcome | None]:
+        state, doi = self.state, self.work.doi
         state.add_to_chain(candidate.resolver)
         if (wall := state.wall_of(candidate.host)) is not None:
-            state.fail(candidate, wall, note="not asked: the same host has put up a wall before")
+            state.fail(candidate, wall, note="not requested: the host answered with a wall before")
             return None
-        if (reason := self._skip_reason(candidate, work, log)) is not None:
+        if (reason := self._skip_reason(candidate)) is not None:
             state.fail(candidate, reason)
             return None
         try:
             if candidate.target is Target.LANDING:
                 response = yield self._request(candidate, repeatable=not state.has_given_up_on(candidate.host))
-                self._read_page(candidate, work, state, response, response.body)
+                self._read_page(candidate, response, response.body)
                 return None
-            if not (yield from self._passes_precheck(candidate, state)):
+            if not (yield from self._passes_precheck(candidate)):
                 return None
-            outcome = yield from self._fetch(candidate, work, state, log)
+            outcome = yield from self._fetch(candidate)
         except Interrupted:
             raise
         except HttpError as error:
@@ -233,45 +233,45 @@ class ResolverPipeline:
             state.fail(candidate, error.reason, tried=tried, **error_details(error))
             return None
         sure = outcome is not None and outcome.ok and "flags" not in outcome.meta
-        if work.doi and sure and candidate.target is Target.PDF and candidate.tier is not Tier.WAYBACK:
-            self._url_patterns.learn(work.doi, candidate.url)
+        if doi and sure and candidate.target is Target.PDF and candidate.tier is not Tier.WAYBACK:
+            self.shared.url_patterns.learn(doi, candidate.url)
         return outcome
 
-    def _skip_reason(self, candidate: Candidate, work: Work, log: AttemptLog) -> Reason | None:
+    def _skip_reason(self, candidate: Candidate) -> Reason | None:
         """Why no request is sent for a candidate: a policy, another work that has its URL, or a URL that is known as a wall."""
         if (excluded := self._excluded_by(candidate)) is not None:
-            log.write(self._request(candidate), candidate.url, Status.CONTENT_POLICY_SKIP, excluded)
+            self.log.write(self._request(candidate), candidate.url, Status.CONTENT_POLICY_SKIP, excluded)
             return excluded
-        if self._taken_by_another(candidate, work, log):
+        if self._taken_by_another(candidate):
             return Reason.DUPLICATE_URL_GLOBAL
         if (wall := wall_at(candidate.url)) is not None:
-            log.write(self._request(candidate), candidate.url, Status.SKIPPED, wall)
+            self.log.write(self._request(candidate), candidate.url, Status.SKIPPED, wall)
         return wall
 
     def _excluded_by(self, candidate: Candidate) -> Reason | None:
-        """The policy that excludes a candidate by its version or licence, as known before it is asked for."""
+        """The policy that excludes a candidate by its version or licence, as far as these are known before the request."""
         version = (candidate.version or _UNKNOWN).removesuffix("Version")
         license_ = (license_name(candidate.license) or _UNKNOWN).lower()
-        if not any(fnmatchcase(version, pattern) for pattern in self._settings.versions):
+        if version not in self.shared.settings.versions:
             return Reason.POLICY_VERSION
-        if not any(fnmatchcase(license_, pattern.lower()) for pattern in self._settings.licenses):
+        if not any(fnmatchcase(license_, pattern.lower()) for pattern in self.shared.settings.licenses):
             return Reason.POLICY_LICENSE
         return None
 
-    def _taken_by_another(self, candidate: Candidate, work: Work, log: AttemptLog) -> bool:
-        if not self._settings.global_url_dedupe:
+    def _taken_by_another(self, candidate: Candidate) -> bool:
+        if not self.shared.settings.global_url_dedupe:
             return False
-        owner = self._taken.setdefault(candidate.key, work.work_id)  # atomic: looks and takes in one step
-        if owner == work.work_id:
+        owner = self.shared.taken_urls.setdefault(candidate.key, self.work.work_id)  # atomic
+        if owner == self.work.work_id:
             return False
-        extra = {"first": owner}
-        log.write(self._request(candidate), candidate.url, Status.SKIPPED, Reason.DUPLICATE_URL_GLOBAL, extra=extra)
+        request, reason = self._request(candidate), Reason.DUPLICATE_URL_GLOBAL
+        self.log.write(request, candidate.url, Status.SKIPPED, reason, extra={"first": owner})
         return True
 
-    def _passes_precheck(self, candidate: Candidate, state: SearchState) -> Generator[Request, Response, bool]:
+    def _passes_precheck(self, candidate: Candidate) -> Generator[Request, Response, bool]:
         """Send HEAD where it is useful. A refused HEAD decides nothing; an HTML answer makes the URL a page to read."""
-        resolver = self.resolvers.get(candidate.resolver)
-        wanted = self._settings.head_precheck and resolver is not None and resolver.prechecks
+        state, resolver = self.state, self.shared.resolvers.get(candidate.resolver)
+        wanted = self.shared.settings.head_precheck and resolver is not None and resolver.prechecks
         if not wanted or candidate.guessed or candidate.key in state.retargeted:
             return True
         try:
@@ -291,17 +291,16 @@ class ResolverPipeline:
             return False
         return True
 
-    def _fetch(
-        self, candidate: Candidate, work: Work, state: SearchState, log: AttemptLog
-    ) -> Generator[Request, Response, DownloadOutcome | None]:
+    def _fetch(self, candidate: Candidate) -> Generator[Request, Response, DownloadOutcome | None]:
         """GET the candidate and store it if it is the work's file; an HTML answer is read as a page."""
+        state = self.state
         once = candidate.guessed or state.has_given_up_on(candidate.host)
         response = yield from self._stream(candidate, repeatable=not once)
         stream = response.payload if isinstance(response.payload, DownloadStreamResult) else None
         if stream is not None and stream.kind is Kind.HTML and not candidate.guessed:
-            self._read_page(candidate, work, state, response, stream.page)
+            self._read_page(candidate, response, stream.page)
             return None
-        resolver = self.resolvers.get(candidate.resolver)
+        resolver = self.shared.resolvers.get(candidate.resolver)
         refusal = resolver.refuses(candidate, response) if resolver is not None and response.ok else None
         if candidate.guessed and stream is not None and stream.kind not in (Kind.PDF, Kind.PDF_UNKNOWN):
             refusal = _wall(response, stream.page) or Reason.UNEXPECTED_CT, ""
@@ -310,9 +309,9 @@ class ResolverPipeline:
                 stream.discard()
             state.fail(candidate, refusal[0], response, note=refusal[1])
             return None
-        validator, quarantine = self._settings.validator, self._settings.quarantine
+        validator = self.shared.validator
         validator = strict(validator) if candidate.guessed and validator is not None else validator
-        outcome = self._finalize(work, candidate, response, state, validator=validator, quarantine=quarantine)
+        outcome = self._finalize(candidate, response, validator=validator, quarantine=self.shared.quarantine)
         if not outcome.ok:
             reason = _wall(response, response.body) or outcome.reason
             note = str(outcome.meta.get("evidence") or outcome.meta.get("fault", ""))
@@ -321,27 +320,28 @@ class ResolverPipeline:
             if "flags" in outcome.meta or "quarantined" in outcome.meta:
                 # The transfer succeeded, so its attempt says "ok"; this one says why the file is not the work's.
                 request = self._request(candidate, role=Role.ARTIFACT)
-                log.write(request, response.url, Status.CONTENT_POLICY_SKIP, reason, extra=outcome.meta)
+                self.log.write(request, response.url, Status.CONTENT_POLICY_SKIP, reason, extra=outcome.meta)
         return outcome
 
     def _stream(self, candidate: Candidate, **changes: Any) -> Generator[Request, Response, Response]:
-        plan = replace(prepare_candidate_download(candidate), **changes)
-        obey_robots = self._obeys_robots(candidate)
-        return stream_candidate_payload(plan, candidate, self._store, self._settings.limits, obey_robots)
+        plan = replace(prepare_candidate_download(candidate), obey_robots=self._obeys_robots(candidate), **changes)
+        return stream_candidate_payload(
+            plan, self.shared.store, self.shared.settings.max_bytes, self.shared.max_page_bytes
+        )
 
     def _request(self, candidate: Candidate, role: Role = Role.LANDING, **fields: Any) -> Request:
         fields |= {"referer": candidate.referer, "obey_robots": self._obeys_robots(candidate)}
         return Request(candidate.url, role, resolver=candidate.resolver, tier=str(candidate.tier), **fields)
 
     def _obeys_robots(self, candidate: Candidate) -> bool:
-        resolver = self.resolvers.get(candidate.resolver)
+        resolver = self.shared.resolvers.get(candidate.resolver)
         return resolver is None or resolver.obeys_robots
 
     # -- an HTML answer -----------------------------------------------------------------------------------------------
 
-    def _read_page(self, candidate: Candidate, work: Work, state: SearchState, response: Response, page: bytes) -> None:
+    def _read_page(self, candidate: Candidate, response: Response, page: bytes) -> None:
         """Read an HTML answer: a wall, a page that links to the file, a full text, or a dead end."""
-        wall = _wall(response, page)
+        state, wall = self.state, _wall(response, page)
         if wall is not None or not response.ok:
             state.fail(candidate, wall or reason_of_status(response.status), response)
         elif page[:1024].find(b"%PDF-") >= 0:  # the "page" is the file itself: fetch it as a PDF
@@ -351,7 +351,9 @@ class ResolverPipeline:
         else:
             found = extract(page, response.headers.get("content-type"), response.url)
             if state.html is None and found.is_full_text:
-                state.html = self._keep_html(candidate, work, state, response, page)
+                sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
+                stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, page=page)
+                state.html = self._finalize(candidate, replace(response, payload=stream))
             state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
             if state.add_links(candidate, response.url, found):
                 state.visited.add(candidate.key)
@@ -359,30 +361,21 @@ class ResolverPipeline:
             else:
                 state.fail(candidate, Reason.NO_PDF_LINK, response)
 
-    def _keep_html(
-        self, candidate: Candidate, work: Work, state: SearchState, response: Response, page: bytes
-    ) -> DownloadOutcome:
-        sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
-        stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, page=page)
-        return self._finalize(work, candidate, replace(response, payload=stream), state)
+    def _finalize(self, candidate: Candidate, response: Response, **options: Any) -> DownloadOutcome:
+        options |= {"files": self.state.files, "owner": self.shared.owner}
+        return finalize_candidate_download(self.work, candidate, response, self.shared.store, **options)
 
-    def _finalize(
-        self, work: Work, candidate: Candidate, response: Response, state: SearchState, **options: Any
-    ) -> DownloadOutcome:
-        own: dict[str, Any] = {"files": state.files, "owner": self._settings.owner}
-        return finalize_candidate_download(work, candidate, response, self._store, **own, **options)
-
-    def _succeeded(self, outcome: DownloadOutcome, state: SearchState) -> DownloadOutcome:
-        beside = (state.html,) if state.html is not None and state.html.path is not None else ()
-        html = tuple(page.path for page in beside if page.path is not None)
-        return replace(outcome, fallback_chain=tuple(state.chain), html_paths=html, beside=beside)
+    def _succeeded(self, outcome: DownloadOutcome) -> DownloadOutcome:
+        html = self.state.html
+        paths, beside = ((html.path,), (html,)) if html is not None and html.path is not None else ((), ())
+        return replace(outcome, fallback_chain=tuple(self.state.chain), html_paths=paths, beside=beside)
 
 
 def _wall(response: Response, page: bytes) -> Reason | None:
     return recognise_wall(response.status, response.headers, page[:_WALL_BYTES], response.url)
 
 
-def _candidate_of(file: KeptCopy | DownloadOutcome) -> Candidate:
+def _candidate_of(file: DownloadOutcome) -> Candidate:
     """The candidate that a stored PDF or XML file came from."""
     assert file.url and file.resolver and file.tier
     target = Target.XML if file.kind is Kind.XML else Target.PDF
@@ -391,9 +384,3 @@ def _candidate_of(file: KeptCopy | DownloadOutcome) -> Candidate:
 
 def _left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
     return replace(outcome, ok=True, classification=Classification.SKIP)
-
-
-def _dry_run_outcome(state: SearchState) -> DownloadOutcome:
-    urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
-    chain, meta = tuple(state.chain), {"candidates": urls}
-    return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=chain, meta=meta)

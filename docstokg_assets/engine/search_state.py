@@ -1,7 +1,7 @@
 """What is known in the search for one work: candidates, resolvers still to be asked, failures, counters.
 
 `SearchState` is plain data without I/O. The search (`search.py`) fills it. When the work must wait, `to_json` goes to the catalog
-as the work's progress and `begin` restores it, so that nothing is asked twice. `conclude` and `retry_time` derive the outcome of
+as the work's progress and `begin` restores it, so that nothing is asked twice. `conclude` and `next_try` derive the outcome of
 a search that found no file, and when to try again.
 """
 
@@ -23,10 +23,16 @@ from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, 
 
 # A host that is still broken after its first pause may stay so for long; the work then ends with a retry time.
 MAX_WAITS = 1
-MAX_REFUSALS = 24  # so often a work comes due with a broken host without using up a try: then the host counts as dead
+SOON_S = 60.0  # a work waits at most so long for a broken host, before it ends without success
+RETRY_BASE_S = 3600.0  # pause before the second try of a work; it doubles with each further one
+MAX_TRIES = 5
+MAX_REFUSALS = 24  # a work waits so many times for a broken host without using up a try; then the host counts as dead
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
 MAX_HOPS = 2  # landing pages between a plan's URL and a file
 _FILES = frozenset({Target.PDF, Target.XML})
+_SAVED_AS_IS = frozenset({"requests", "waits", "active_ms", "replaces", "fresh"})  # fields of a SearchState
+# What a search must know about a stored file to ask whether it is still current.
+KEPT = ("url", "resolver", "tier", "kind", "sha256", "etag", "last_modified", "version", "license")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Failure:
     until: float | None = None
     host: str | None = None  # the host that answered, after redirects; the one to ask again at `until`
     note: str = ""
-    tried: bool = False  # of `breaker-open`: the link had failed itself before its host was left alone
+    tried: bool = False  # with `breaker-open`: the link itself had failed before its host's breaker opened
 
     @property
     def is_guarded(self) -> bool:
@@ -56,7 +62,7 @@ class Failure:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether nothing is known against this copy but that its host is left alone."""
+        """Whether the copy was not tried, only because the breaker of its host was open."""
         return self.reason is Reason.BREAKER_OPEN and self.until is not None and not self.tried
 
     @property
@@ -76,24 +82,9 @@ def error_details(error: HttpError) -> dict[str, Any]:
     return {"until": error.until, "host": host_of(error.url) if error.url else None, "note": str(error)}
 
 
-@dataclass(frozen=True, slots=True)
-class KeptCopy:
-    """The stored file of a work, for a search that only checks whether it is still current."""
-
-    url: str
-    resolver: str
-    tier: Tier
-    kind: Kind
-    sha256: str
-    etag: str | None = None
-    last_modified: str | None = None
-    version: str | None = None
-    license: str | None = None
-
-
 @dataclass(slots=True)
 class SearchState:
-    """All that is known in the search for one work."""
+    """What is known in the search for one work."""
 
     plan_hash: str | None = None  # of the plan that this search executes
     candidates: dict[str, Candidate] = field(default_factory=dict)  # by canonical URL, in the order of discovery
@@ -107,13 +98,11 @@ class SearchState:
     requests: int = 0
     active_ms: int = 0
     waits: int = 0  # how often the work waited for a broken host that would be tried again
-    tried: set[str] = field(default_factory=set)  # links that failed just before their host was left alone
-    only_refused: bool = (
-        False  # what is left waits for a broken host: what has failed besides is not tried again with it
-    )
-    kept: KeptCopy | None = None  # if set, the search only revalidates this copy
+    tried: set[str] = field(default_factory=set)  # links that failed just before the breaker of their host opened
+    only_refused: bool = False  # the work waits for a broken host only; other failed copies are not tried again with it
+    kept: DownloadOutcome | None = None  # the stored file; if set, the search only asks whether it is still current
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
-    fresh: bool = False  # a forced search: every host is asked anew, whatever the HTTP cache knows
+    fresh: bool = False  # a forced search, which ignores the HTTP cache
     files: WorkFiles = field(default_factory=WorkFiles)
 
     @classmethod
@@ -132,7 +121,7 @@ class SearchState:
     # -- what happened ------------------------------------------------------------------------------------------------
 
     def add(self, candidate: Candidate) -> None:
-        """Add a candidate. A URL is tried once per work; a guessed one once more when somebody names it."""
+        """Add a candidate. A URL is tried once per work; a guessed one once more when a resolver names it."""
         if candidate.instead_of is not None:
             self.visited.add(url_key(candidate.instead_of))
         known = self.candidates.get(candidate.key)
@@ -163,30 +152,17 @@ class SearchState:
         if not self.chain or self.chain[-1] != resolver:
             self.chain.append(resolver)
 
-    def fail(
-        self,
-        candidate: Candidate,
-        reason: Reason,
-        response: Response | None = None,
-        host: str | None = None,
-        **details: Any,
-    ) -> None:
+    def fail(self, candidate: Candidate, reason: Reason, response: Response | None = None, **details: Any) -> None:
         """Note why a candidate failed. `response`: the answer that it failed with, if there was one."""
         if response is not None:
-            host, details["http_status"] = host_of(response.url), response.status
+            details |= {"host": host_of(response.url), "http_status": response.status}
+        details["host"] = details.get("host") or candidate.host
         if details.get("tried"):
             self.tried.add(candidate.key)
         elif reason is Reason.BREAKER_OPEN and candidate.key in self.tried:
             details["tried"] = True
-        self.failures[candidate.key] = Failure(
-            reason,
-            candidate.resolver,
-            candidate.tier,
-            candidate.rank,
-            candidate.url,
-            host=host or candidate.host,
-            **details,
-        )
+        resolver, tier, rank = candidate.resolver, candidate.tier, candidate.rank
+        self.failures[candidate.key] = Failure(reason, resolver, tier, rank, candidate.url, **details)
 
     # -- what is next -------------------------------------------------------------------------------------------------
 
@@ -196,16 +172,10 @@ class SearchState:
 
     def next_action(self) -> Candidate | str | None:
         """The candidate to try or the name of the resolver to ask next; None when nothing is left."""
-        best: tuple[tuple[int, int, int], Candidate | str] | None = None
-        for candidate in self.pending():
-            order = (candidate.tier.order, candidate.rank, 0)
-            if best is None or order < best[0]:
-                best = (order, candidate)
-        for tier, rank, name in self.to_ask:
-            order = (tier.order, rank, 1)
-            if name not in self.asked and (best is None or order < best[0]):
-                best = (order, name)
-        return None if best is None else best[1]
+        left: list[tuple[tuple[int, int, int], Candidate | str]]
+        left = [((candidate.tier.order, candidate.rank, 0), candidate) for candidate in self.pending()]
+        left += [((tier.order, rank, 1), name) for tier, rank, name in self.to_ask if name not in self.asked]
+        return min(left, key=lambda action: action[0])[1] if left else None
 
     def next_queries(self, limit: int) -> tuple[str, ...]:
         """The resolvers to ask next, all of one tier."""
@@ -215,7 +185,7 @@ class SearchState:
     # -- what the failures say ----------------------------------------------------------------------------------------
 
     def counted_failures(self) -> Iterator[tuple[str, Failure]]:
-        """The failures that count: guessed URLs are left out, because nobody had said that they exist."""
+        """The failures of URLs that a resolver or a page named; guessed URLs are left out."""
         known = self.candidates
         return ((key, f) for key, f in self.failures.items() if key not in known or not known[key].guessed)
 
@@ -241,19 +211,19 @@ class SearchState:
             found.setdefault(without_credentials(url), failure)
         return found
 
-    def opens_soon(self, now: float, within_s: float) -> Failure | None:
-        """The broken host, if any, to wait for before the work ends: it is tried again within `within_s`, and the work has not
+    def opens_soon(self, now: float) -> Failure | None:
+        """The broken host, if any, to wait for before the work ends: it is tried again within `SOON_S`, and the work has not
         waited `MAX_WAITS` times yet."""
         broken = [f for _, f in self.counted_failures() if f.reason is Reason.BREAKER_OPEN]
-        soon = [f for f in broken if f.until is not None and f.until <= now + within_s]
+        soon = [f for f in broken if f.until is not None and f.until <= now + SOON_S]
         return _first_due(soon) if self.waits < MAX_WAITS else None
 
     def refused(self) -> Failure | None:
-        """The copy that was only refused, because its host is left alone, and that can be asked for first."""
+        """The copy that was only refused by an open breaker and can be tried again first."""
         return _first_due(f for _, f in self.counted_failures() if f.is_refusal)
 
     def wait_for_host(self) -> None:
-        """The work is to wait for a broken host. Copies that have failed just now are not its probes."""
+        """Let the work wait for a broken host. Copies that have just failed are not used as its probes."""
         self.waits += 1
         self.only_refused = True
 
@@ -284,12 +254,8 @@ class SearchState:
             "failures": {key: asdict(failure) for key, failure in lasting.items()},
             "chain": self.chain,
             "html": asdict(without_secrets(self.html)) if self.html is not None else None,
-            "requests": self.requests,
-            "waits": self.waits,
-            "active_ms": self.active_ms,
-            "kept": asdict(self.kept) if self.kept is not None else None,
-            "replaces": self.replaces,
-            "fresh": self.fresh,
+            **{name: getattr(self, name) for name in _SAVED_AS_IS},
+            "kept": {name: getattr(self.kept, name) for name in KEPT} if self.kept is not None else None,
             "tried": sorted(key for key in self.tried if not carries_credentials(key)) if self.only_refused else [],
             "stored": dict(self.files.earlier),
             "main": self.files.main,
@@ -307,13 +273,12 @@ class SearchState:
             tokens = {"reason": Reason(raw["reason"]), "tier": Tier(raw["tier"])}
             self.failures[key] = Failure(**raw | tokens | {"kind": Kind(raw["kind"]) if raw["kind"] else None})
         self.chain = list(progress.get("chain", ()))
-        for counter in ("requests", "waits", "active_ms"):
-            setattr(self, counter, int(progress.get(counter, 0)))
-        self.replaces = progress.get("replaces")
-        self.fresh = bool(progress.get("fresh"))
+        for name in progress.keys() & _SAVED_AS_IS:
+            setattr(self, name, progress[name])
         self.files = WorkFiles(progress.get("stored", {}), progress.get("main"), progress.get("aside", {}))
         if kept := progress.get("kept"):
-            self.kept = KeptCopy(**kept | {"tier": Tier(kept["tier"]), "kind": Kind(kept["kind"])})
+            kept = {**kept, "kind": Kind(kept["kind"])}
+            self.kept = DownloadOutcome(True, None, Classification.SUCCESS, Reason.OK, **kept)
         if progress.get("html"):
             self.html = outcome_from_json(progress["html"])
 
@@ -351,28 +316,21 @@ def _first_due(failures: Iterable[Failure]) -> Failure | None:
 
 @dataclass(frozen=True, slots=True)
 class NextTry:
-    """When a work without success is tried again. `counts`: this was one of its tries; else it waits for `host`."""
+    """When a work without success is tried again, if it is. `counts`: this was one of its tries; else it waits for `host`."""
 
-    at: float
+    at: float | None = None
     counts: bool = True
     host: str | None = None
 
 
-def next_try(state: SearchState, now: float, tries: int, base_s: float, max_tries: int) -> NextTry | None:
-    """A work of which a copy was only refused by an open breaker comes due when that host is tried again; any other by
-    `retry_time`. None when it is over."""
+def next_try(state: SearchState, now: float, tries: int) -> NextTry:
+    """When to try a work without success again. If a copy was only refused by an open breaker: when that host is tried again.
+    Else after the latest pause that a host asked for, or our own exponential backoff. Never when no failure is retryable or all
+    tries are used up."""
     refused = state.refused()
     if refused is not None and state.waits < MAX_REFUSALS:
         state.wait_for_host()
         return NextTry(max(refused.until or 0.0, now + 1.0), False, refused.host)
-    at = retry_time(state, now, tries, base_s, max_tries)
-    return None if at is None else NextTry(at)
-
-
-def retry_time(state: SearchState, now: float, tries: int, base_s: float, max_tries: int) -> float | None:
-    """When to try a work without success again: the latest pause that a host asked for, or our own exponential backoff. None when
-    no failure is retryable or all tries are used up."""
     waits = [f.until or 0.0 for _, f in state.counted_failures() if f.is_retryable]
-    if not waits or tries >= max_tries:
-        return None
-    return max(now + base_s * 2.0**tries, *waits)
+    over = not waits or tries >= MAX_TRIES
+    return NextTry() if over else NextTry(max(now + RETRY_BASE_S * 2.0**tries, *waits))

@@ -3,8 +3,8 @@
 A worker sends one request, gives its permit back, advances the search that it was sent for (so parsing and storing are parallel
 as well) and posts what that search needs next. Workers never wait for limits; only requests that may go now are submitted.
 
-A worker whose answer crawls moves next to no bytes, so it does not count as busy: others take its place, up to a bound. Beyond
-that crawling answers hold at most a quarter of the places; those that have crawled for longest are given up.
+A worker whose answer crawls receives next to no bytes, so it does not count as busy: other workers take its place, up to a limit.
+Beyond that, crawling answers hold at most a quarter of the places; those that have crawled for longest are aborted.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from resources.rate_limit.limiter import Allowance
 
 GRACE_S = 5.0  # for requests in flight, when the pass ends
 _AFTER_INTERRUPT_S = 0.5
-_LOOK_S = 0.25  # so often a pool without room looks which answers crawl
-_APART_PER_WORKER = 8  # crawling answers that do not count as busy, as many as there are works under way,
+_LOOK_S = 0.25  # interval at which a pool without room looks for crawling answers
+_APART_PER_WORKER = 8  # crawling answers that do not count as busy, for each worker,
 _MOST_APART = 256  # and at most so many
-_PATIENCE_S = 10.0  # before a crawling answer is given up because there are too many
+_PATIENCE_S = 10.0  # before a crawling answer is aborted because there are too many
 
 
 class Event(NamedTuple):
@@ -39,11 +39,6 @@ class Event(NamedTuple):
     sent: bool = False
 
 
-class _InFlight(NamedTuple):
-    host: str
-    send: Send
-
-
 class WorkerPool:
     """All methods are for the dispatcher's thread, except `post` and `wake`."""
 
@@ -51,8 +46,8 @@ class WorkerPool:
         self._client, self._count, self._clock = client, count, clock
         self._jobs: SimpleQueue[tuple[Task, Send, Allowance, int, Moment | None] | None] = SimpleQueue()
         self._inbox: SimpleQueue[Event | None] = SimpleQueue()  # None: wake up, nothing to handle
-        self._in_flight: dict[int, _InFlight] = {}  # by id of task
-        self._crawling: set[int] = set()  # of these, when they were last looked at
+        self._in_flight: dict[int, Send] = {}  # by id of task
+        self._crawling: set[int] = set()  # those of them that were slow at the last look
         self._next_look = 0.0
         self._apart = min(max(64, _APART_PER_WORKER * count), _MOST_APART)
         self._threads = 0
@@ -66,33 +61,29 @@ class WorkerPool:
     def _add_thread(self) -> None:
         name = f"worker-{self._threads:02}"
         self._threads += 1
-        threading.Thread(target=self._work, args=(self._advance,), name=name, daemon=True).start()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def has_room(self) -> bool:
-        if len(self._in_flight) >= self._count and self._clock.monotonic() >= self._next_look:
-            self._look_for_crawlers()
+        if len(self._in_flight) >= self._count and (now := self._clock.monotonic()) >= self._next_look:
+            self._next_look, slow = now + _LOOK_S, self._client.wire.crawlers()
+            self._crawling = {task for task, send in self._in_flight.items() if id(send) in slow}
+            too_many = len(self._crawling) - self._apart - self._count // 4
+            if too_many > 0:
+                self._client.wire.give_up(too_many, _PATIENCE_S)
         return len(self._in_flight) - min(len(self._crawling), self._apart) < self._count
-
-    def _look_for_crawlers(self) -> None:
-        self._next_look = self._clock.monotonic() + _LOOK_S
-        slow = self._client.wire.crawlers()
-        self._crawling = {task for task, request in self._in_flight.items() if id(request.send) in slow}
-        too_many = len(self._crawling) - self._apart - self._count // 4
-        if too_many > 0:
-            self._client.wire.give_up(too_many, _PATIENCE_S)
 
     def submit(
         self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None = None
     ) -> None:
         """Send a request for which a permit and a token were taken at the moment `granted`."""
-        self._in_flight[id(task)] = _InFlight(send.host, send)
+        self._in_flight[id(task)] = send
         if len(self._in_flight) > self._threads:
             self._add_thread()
         self._hosts.add(send.host)
         self._jobs.put((task, send, allowance, round(waited_s * 1000), granted))
 
     def post(self, task: Task, step: Next | BaseException) -> None:
-        """Report what a task needs next that did not send a request itself."""
+        """Report what a task needs next, for a task that did not send a request itself."""
         self._inbox.put(Event(task, step))
 
     def wake(self) -> None:
@@ -113,8 +104,8 @@ class WorkerPool:
             return
 
     def active_hosts(self) -> tuple[str, ...]:
-        """Hosts that were asked since the last call, or are being asked."""
-        hosts, self._hosts = self._hosts, {request.host for request in self._in_flight.values()}
+        """Hosts of the requests since the last call and of those in flight."""
+        hosts, self._hosts = self._hosts, {send.host for send in self._in_flight.values()}
         return tuple(sorted(hosts))
 
     def shut_down(self, handle_events: Callable[[float], None]) -> None:
@@ -132,13 +123,13 @@ class WorkerPool:
         for _ in range(self._threads):
             self._jobs.put(None)
 
-    def _work(self, advance: Callable[[Task, Reply | HttpError | None], Next]) -> None:
+    def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             task, send, allowance, waited_ms, granted = job
             step: Next | BaseException
+            reply: Reply | HttpError | None
             sent = False
             try:
-                reply: Reply | HttpError | None
                 try:
                     reply = self._client.send(send, allowance, waited_ms, granted)
                 except HttpError as error:
@@ -147,7 +138,7 @@ class WorkerPool:
                     self._client.limiter.leave(allowance)
                 sent = reply is not None  # None: while this request waited, the host was closed or its turn was over
                 task.state.requests += sent
-                step = advance(task, reply)
+                step = self._advance(task, reply)
             except BaseException as error:  # the dispatcher raises it
                 step = error
             self._inbox.put(Event(task, step, allowance, sent))

@@ -2,19 +2,18 @@
 quarantined files.
 
 Orphans and part files count only when they have not changed for a while, so that a file that a run is storing at this moment is
-not taken for an orphan. An orphan is removed only while nobody holds a work and the catalog still does not name it: a search
-may have adopted it since it was listed. Names are kept on the disk, so that memory does not grow with the store.
+not listed. An orphan is removed only while no process holds a work and the catalog still does not name it: a search may have
+adopted it since it was listed. Names are kept on disk, so that memory use does not grow with the store.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from tempfile import NamedTemporaryFile
 
 from docstokg_assets.engine.download import FOLDERS
 from resources.artifacts.store import CAS, QUARANTINE, ArtifactStore, Found
@@ -33,7 +32,7 @@ _REMOVED_AT_ONCE = 50  # all others wait for the catalog meanwhile
 
 
 class StoreBusy(ExplainedError):
-    """Somebody holds works, and may be storing or adopting files."""
+    """Another process holds works, and may be storing or adopting files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,51 +47,33 @@ class Orphans:
 def find_orphans(catalog: Catalog, store: ArtifactStore, older_than_s: float) -> Orphans:
     before, orphans = time.time() - older_than_s, list[Found]()
     young = more = 0
-    with _names_on_disk(catalog.named_files()) as names:
+    with closing(sqlite3.connect("")) as names:  # a temporary file
+        names.execute("PRAGMA journal_mode = OFF")
+        names.execute("PRAGMA synchronous = OFF")
+        names.execute("CREATE TABLE named (path TEXT PRIMARY KEY) WITHOUT ROWID")
+        names.executemany("INSERT OR IGNORE INTO named VALUES (?)", ((path,) for path in catalog.named_files()))
         stored = (found for folder in ARTIFACT_FOLDERS for found in store.iter_files(folder))
         while batch := list(islice(stored, _BATCH)):
-            known = names.among([found.path for found in batch])
+            paths, marks = [found.path for found in batch], ", ".join("?" * len(batch))
+            known = {path for (path,) in names.execute(f"SELECT path FROM named WHERE path IN ({marks})", paths)}
             unnamed = [found for found in batch if found.path not in known]
             old = [found for found in unnamed if found.changed_at < before]
             young += len(unnamed) - len(old)
             room = MOST_LISTED - len(orphans)
             orphans += old[:room]
             more += len(old[room:])
-        named = names.count()
+        (named,) = names.execute("SELECT count(*) FROM named").fetchone()
     return Orphans(orphans, stale_parts(store, older_than_s), named, young, more)
 
 
-class _Names:
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    def among(self, paths: list[str]) -> set[str]:
-        marks = ", ".join("?" * len(paths))
-        return {path for (path,) in self._database.execute(f"SELECT path FROM named WHERE path IN ({marks})", paths)}
-
-    def count(self) -> int:
-        return int(self._database.execute("SELECT count(*) FROM named").fetchone()[0])
-
-
-@contextmanager
-def _names_on_disk(paths: Iterable[str]) -> Iterator[_Names]:
-    """A passing database: a store of millions of files has more names than should be held in memory."""
-    with NamedTemporaryFile(prefix="docstokg-names-") as file, closing(sqlite3.connect(file.name)) as database:
-        database.execute("PRAGMA journal_mode = OFF")
-        database.execute("PRAGMA synchronous = OFF")
-        database.execute("CREATE TABLE named (path TEXT PRIMARY KEY) WITHOUT ROWID")
-        database.executemany("INSERT OR IGNORE INTO named VALUES (?)", ((path,) for path in paths))
-        yield _Names(database)
-
-
 def stale_parts(store: ArtifactStore, older_than_s: float) -> list[Found]:
-    """Part files that nobody has written to for a while."""
+    """Part files that have not been written to for a while."""
     return [part for folder in ARTIFACT_FOLDERS for part in store.stale_parts(older_than_s, folder)]
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A rejected file, and what the catalog knows of it: nothing when its process was killed in between."""
+    """A rejected file and its attempt in the catalog; without one if the process was killed in between."""
 
     found: Found
     work_id: str | None = None
@@ -121,7 +102,11 @@ def find_quarantined(catalog: Catalog, store: ArtifactStore, older_than_s: float
 
 def processes_at_work(catalog: Catalog) -> list[str]:
     """Processes that hold works now, by machine and process id; without those of this machine that have ended."""
-    return sorted(owner.rpartition(":")[0] for owner in catalog.lease_owners() if not process_is_gone(owner))
+    return _living(catalog.lease_owners())
+
+
+def _living(owners: Iterable[str]) -> list[str]:
+    return sorted(owner.rpartition(":")[0] for owner in owners if not process_is_gone(owner))
 
 
 def delete_files(store: ArtifactStore, found: Iterable[Found]) -> list[Found]:
@@ -135,7 +120,7 @@ def delete_unnamed(catalog: Catalog, store: ArtifactStore, found: Iterable[Found
     remaining, removed = iter(found), list[Found]()
     while batch := list(islice(remaining, _REMOVED_AT_ONCE)):
         with catalog.alone() as moment:
-            if busy := sorted(owner.rpartition(":")[0] for owner in moment.busy if not process_is_gone(owner)):
+            if busy := _living(moment.busy):
                 done = f"{len(removed):,} files were removed before that. " if removed else ""
                 raise StoreBusy(
                     f"runs are in progress ({', '.join(busy)}), and their files look like orphans. {done}Run gc when they "

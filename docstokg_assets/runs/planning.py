@@ -27,7 +27,7 @@ def store_works(lake: LakeWriter, works: Sequence[Work], fetched_at: datetime) -
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What became of some works: counts of works, of the steps of their plans, and of what the queue did with them."""
+    """Counts of planned works, of the steps of their plans, and, as in `Enqueued`, of what the queue did with the works."""
 
     works: int = 0
     steps: int = 0
@@ -76,16 +76,10 @@ def plan_works(
             )
             for work, plan in plans
         ]
-        queued = catalog.enqueue(items, run_id)
-        planned += Planned(
-            works=len(batch),
-            steps=sum(len(plan.steps) for _, plan in plans),
-            deferred=sum(step.deferred for _, plan in plans for step in plan.steps),
-            without_candidate=sum(all(step.deferred for step in plan.steps) for _, plan in plans),
-            new=queued.new,
-            reopened=queued.reopened,
-            unchanged=queued.unchanged,
-        )
+        steps = [step for _, plan in plans for step in plan.steps]
+        deferred = sum(step.deferred for step in steps)
+        without_candidate = sum(all(step.deferred for step in plan.steps) for _, plan in plans)
+        planned += Planned(len(batch), len(steps), deferred, without_candidate, *catalog.enqueue(items, run_id))
     return planned
 
 
@@ -98,21 +92,3 @@ def _first_group(group_of: Callable[[str, Role], str], plan: Plan) -> str | None
         return group_of(first.asks_host or "", Role.METADATA)
     role = Role.LANDING if first.candidate.target is Target.LANDING else Role.ARTIFACT
     return group_of(first.candidate.host, role)
-
-
-def store_and_enqueue(
-    works: Iterable[Work],
-    resolvers: Iterable[Resolver],
-    limits: RateLimitSettings,
-    catalog: Catalog,
-    lake: LakeWriter | None,
-    now: datetime,
-    run_id: str,
-) -> Planned:
-    """Store, plan and queue works as those of a run, batch by batch, so that what has come is never lost."""
-    known, planned = tuple(resolvers), Planned()
-    for batch in in_batches(works):
-        if lake is not None:
-            store_works(lake, batch, now)
-        planned += plan_works(batch, known, limits, catalog, lake, now, run_id)
-    return planned

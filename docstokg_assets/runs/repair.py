@@ -6,7 +6,7 @@ was planned. Measurements are kept nowhere else; they are lost, and this says so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -22,7 +22,7 @@ _TABLES = ("works", "plans", "metrics")
 
 
 def repair_lake(catalog: Catalog, lake: LakeWriter, resolvers: Sequence[Resolver], now: datetime) -> Iterator[str]:
-    """Do so, and tell what was done, a line for each part and each year. Reads every byte of these tables."""
+    """Repair the tables, and yield a line for each damaged part and each year. Reads every byte of them."""
     lost: dict[str, set[int]] = {}
     for table in _TABLES:
         for part in lake.files.parts(table):
@@ -30,42 +30,40 @@ def repair_lake(catalog: Catalog, lake: LakeWriter, resolvers: Sequence[Resolver
                 lost.setdefault(table, set()).add(int(part.split("/year=")[1].split("/")[0]))
                 yield f"{place} was damaged ({cause}); it is kept as {lake.files.set_aside(part)}"
     for year in sorted(lost.get("works", ())):
-        yield f"works of {year or 'unknown year'}: {_restore_works(catalog, lake, year, now):,} came back from the catalog"
+        back = _restore(catalog, lake, year, "works", lambda batch: _write_works(lake, batch, now))
+        yield f"works of {year or 'unknown year'}: {back:,} came back from the catalog"
     for year in sorted(lost.get("plans", ())):
-        back = _restore_plans(catalog, lake, resolvers, year, now)
+        back = _restore(catalog, lake, year, "plans", lambda batch: _write_plans(lake, batch, resolvers, now))
         yield f"plans of {year or 'unknown year'}: those of {back:,} works were made again"
     for year in sorted(lost.get("metrics", ())):
         yield f"metrics of {year or 'unknown year'}: measurements are lost; the next run_metrics measures anew"
 
 
-def _restore_works(catalog: Catalog, lake: LakeWriter, year: int, now: datetime) -> int:
-    there, count = _ids(lake, "works", year), 0
-    missing = (work for work, _ in _queued(catalog, year) if work.work_id not in there)
-    while batch := list(islice(missing, BATCH_ROWS)):
-        lake.append_columns("works", work_columns(batch, now))
-        count += len(batch)
-    return count
+_Queued = list[tuple[Work, str]]  # with the hash of the plan
 
 
-def _restore_plans(catalog: Catalog, lake: LakeWriter, resolvers: Sequence[Resolver], year: int, now: datetime) -> int:
-    """Only plans that come out as the queue has them: others are made when the work is planned the next time."""
-    there, count = _ids(lake, "plans", year), 0
-    missing = ((work, plan_hash) for work, plan_hash in _queued(catalog, year) if work.work_id not in there)
-    while batch := list(islice(missing, BATCH_ROWS)):
-        plans = [(work, plan) for work, known in batch if (plan := make_plan(work, resolvers)).hash == known]
-        if any(plan.steps for _, plan in plans):
-            lake.append_columns("plans", [plan_columns(plans, now)])
-        count += len(plans)
-    return count
-
-
-def _queued(catalog: Catalog, year: int) -> Iterator[tuple[Work, str]]:
-    found = catalog.records_of_year(year)
-    return ((Work.from_json(record), plan_hash) for record, plan_hash in found if record.get("work_id"))
-
-
-def _ids(lake: LakeWriter, table: str, year: int) -> set[str]:
+def _restore(catalog: Catalog, lake: LakeWriter, year: int, table: str, write: Callable[[_Queued], int]) -> int:
+    """Write the queued works of a year that a table does not have; returns how many."""
+    of_year = f"year = {year:d}" if year else "year IS NULL"
     with open_lake(lake.files) as con:
-        of_year = f"year = {year:d}" if year else "year IS NULL"
         rows = con.execute(f"SELECT DISTINCT work_id FROM ({every_row(con, lake.files, table)}) WHERE {of_year}")
-        return {work_id for (work_id,) in rows.fetchall()}
+        there = {work_id for (work_id,) in rows.fetchall()}
+    queued = ((record, plan_hash) for record, plan_hash in catalog.records_of_year(year) if record.get("work_id"))
+    missing = ((Work.from_json(record), known) for record, known in queued if record["work_id"] not in there)
+    count = 0
+    while batch := list(islice(missing, BATCH_ROWS)):
+        count += write(batch)
+    return count
+
+
+def _write_works(lake: LakeWriter, batch: _Queued, now: datetime) -> int:
+    lake.append_columns("works", work_columns([work for work, _ in batch], now))
+    return len(batch)
+
+
+def _write_plans(lake: LakeWriter, batch: _Queued, resolvers: Sequence[Resolver], now: datetime) -> int:
+    """Only plans that come out as the queue has them: others are made when the work is planned the next time."""
+    plans = [(work, plan) for work, known in batch if (plan := make_plan(work, resolvers)).hash == known]
+    if any(plan.steps for _, plan in plans):
+        lake.append_columns("plans", [plan_columns(plans, now)])
+    return len(plans)

@@ -11,14 +11,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from docstokg_assets.domain.identifiers import parse_identifier
-from docstokg_assets.domain.plans import Tier
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.search_state import KeptCopy
+from docstokg_assets.engine.search_state import KEPT
 from resources.artifacts.store import QUARANTINE, ArtifactStore, NameTaken, Unreadable
 from resources.catalog import Catalog, Entry
 from resources.http.canonical import canonical_url
@@ -74,7 +73,7 @@ class Selection:
 def force(catalog: Catalog, scope: WorkScope, selection: Selection) -> int:
     """Reopen the selected works, to be searched for again from the start; returns how many."""
     ends = (end for end in _entries(catalog, scope) if selection.holds(end))
-    # The HTTP cache is gone past: what it knows led to the outcome that is doubted.
+    # `fresh` ignores the HTTP cache, because its answers led to the outcome that is searched for again.
     return catalog.reopen_with((end.work_id, {**_files_in_progress(catalog, end), "fresh": True}) for end in ends)
 
 
@@ -96,14 +95,14 @@ def verify(
     scope: WorkScope,
     workers: int,
     stop: threading.Event,
-    on_checked: Callable[[int], None] = lambda checked: None,
-    max_quarantine_bytes: int | None = None,
+    on_checked: Callable[[int], None],
+    max_quarantine_bytes: int,
 ) -> Verified:
     """Hash every stored file again, several at a time. Reopen the work of a file that is missing, differs or cannot be read, and
-    put that file aside in quarantine, for a file under its final name must be whole. Nothing is deleted: that is for whoever
-    records the replacement. When there is none, and the file reads well again, the search puts it back. Stops where the
-    quarantine has no room."""
-    verified, room = Verified(), _Room(store, max_quarantine_bytes)
+    put that file aside in quarantine, because a file under its final name must be whole. Nothing is deleted until a replacement
+    is recorded. If none is found, and the file can be read again, the search puts it back. Stops where the quarantine has no
+    room."""
+    verified, room = Verified(), None
     stored = (end for end in _entries(catalog, scope) if _succeeded(end) and end.path and end.sha256)
 
     def stored_hash(path: str) -> tuple[str | None, int]:
@@ -126,17 +125,21 @@ def verify(
     with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
         while not stop.is_set() and (page := list(itertools.islice(stored, _AT_ONCE))):
             seen = list(zip(page, pool.map(checked_files, page), strict=True))
-            differ = {end.work_id: (end, bad) for end, files in seen if (bad := [f for f in files if not f.is_whole])}
+            differ = {
+                end.work_id: (end, bad) for end, files in seen if (bad := [f for f in files if f.found != f.sha256])
+            }
             for work_id in sorted(catalog.done_among(differ)):  # others are being fetched at the moment
                 end, bad = differ[work_id]
-                verified.no_room_for = room.take(file for file in bad if file.found is not None)
-                if verified.no_room_for is not None:
-                    return verified
+                if room is None:
+                    room = max_quarantine_bytes - sum(found.bytes for found in store.iter_files(QUARANTINE))
+                for file in bad:
+                    if file.found is not None and (room := room - file.bytes) < 0:
+                        verified.no_room_for = file.path
+                        return verified
                 aside = {_free_name(store, file): file.path for file in bad}
-                progress = {**_files_in_progress(catalog, end), "replaces": bad[0].told(), "aside": aside}
-                if catalog.reopen_with(
-                    [(work_id, progress)], only_done=True
-                ):  # from here on it is known where they are
+                replaces = {"path": bad[0].path, "sha256": bad[0].sha256, "found": bad[0].found}
+                progress = {**_files_in_progress(catalog, end), "replaces": replaces, "aside": aside}
+                if catalog.reopen_with([(work_id, progress)], only_done=True):  # now the catalog knows where they are
                     for place, path in aside.items():
                         _set_aside(catalog, store, work_id, path, place)
                     (verified.missing if bad[0].found is None else verified.damaged).append(work_id)
@@ -146,7 +149,7 @@ def verify(
 
 
 def _set_aside(catalog: Catalog, store: ArtifactStore, work_id: str, path: str, place: str) -> None:
-    """Put a damaged file aside. If its work has been done meanwhile and the file was found whole, it goes back."""
+    """Put a damaged file aside. If its work was finished meanwhile and the catalog names the file again, put it back."""
     if store.set_aside(path, place) and catalog.done_among([work_id]) and path in catalog.files_of(work_id):
         with suppress(NameTaken):
             store.set_aside(place, path)
@@ -159,40 +162,12 @@ class _Checked:
     found: str | None  # the hash of what lies there; None: nothing
     bytes: int
 
-    @property
-    def is_whole(self) -> bool:
-        return self.found == self.sha256
-
-    def told(self) -> dict[str, str | None]:
-        return {"path": self.path, "sha256": self.sha256, "found": self.found}
-
-
-class _Room:
-    """What the quarantine may still take."""
-
-    def __init__(self, store: ArtifactStore, max_bytes: int | None) -> None:
-        self._store, self._left = store, max_bytes
-        self._counted = max_bytes is None
-
-    def take(self, files: Iterable[_Checked]) -> str | None:
-        """Make room for files; the first for which there is none."""
-        for file in files:
-            if not self._counted:
-                self._left = (self._left or 0) - sum(found.bytes for found in self._store.iter_files(QUARANTINE))
-                self._counted = True
-            if self._left is not None and file.bytes > self._left:
-                return file.path
-            self._left = None if self._left is None else self._left - file.bytes
-        return None
-
 
 def _free_name(store: ArtifactStore, file: _Checked) -> str:
     """Where a damaged file is put aside. A missing one may be there already, put aside by a process that was killed then."""
-    for number in itertools.count(1):
-        place = f"{QUARANTINE}/{file.path}" + (f".{number}" if number > 1 else "")
-        if file.found is None or not store.exists(place):
-            return place
-    raise AssertionError("there is always another number")
+    numbered = (f"{QUARANTINE}/{file.path}.{number}" for number in itertools.count(2))
+    places = itertools.chain([f"{QUARANTINE}/{file.path}"], numbered)
+    return next(place for place in places if file.found is None or not store.exists(place))
 
 
 def _files_in_progress(catalog: Catalog, end: Entry) -> dict[str, Any]:
@@ -227,37 +202,28 @@ def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
         for end in _entries(catalog, scope):
             if end.retry_at is not None or end.reason is not Reason.OK or end.kind not in _FILES:
                 continue
-            copy = _kept_copy(catalog, end)
-            if copy is None:
+            kept = _kept_copy(catalog, end)
+            if kept is None:
                 unknown += 1
             else:
-                yield end.work_id, {**_files_in_progress(catalog, end), "kept": asdict(copy), "fresh": True}
+                yield end.work_id, {**_files_in_progress(catalog, end), "kept": kept, "fresh": True}
 
     reopened = catalog.reopen_with(copies(), only_done=True)  # not those that are being fetched again
     return reopened, unknown
 
 
-def _kept_copy(catalog: Catalog, end: Entry) -> KeptCopy | None:
+def _kept_copy(catalog: Catalog, end: Entry) -> dict[str, str | None] | None:
+    """`kept` of a SearchState: the stored file and the validators that its host sent with it; None if there are none."""
     if end.url is None or carries_credentials(end.url) or not (end.resolver and end.tier and end.kind):
         return None
     url = canonical_url(end.url)  # the validators of another address of the same bytes mean nothing at this one
     stored = [a for a in catalog.artifacts_of(end.work_id) if (a.sha256, a.url) == (end.sha256, url)]
     if not stored:
         return None
-    last = stored[-1]
-    if last.etag is None and last.last_modified is None:
+    validators = {"etag": stored[-1].etag, "last_modified": stored[-1].last_modified}
+    if not any(value is not None for value in validators.values()):
         return None
-    return KeptCopy(
-        url=end.url,
-        resolver=end.resolver,
-        tier=Tier(end.tier),
-        kind=end.kind,
-        sha256=last.sha256,
-        etag=last.etag,
-        last_modified=last.last_modified,
-        version=end.version,
-        license=end.license,
-    )
+    return {name: getattr(end, name) for name in KEPT if name not in validators} | validators
 
 
 def failed_lines(catalog: Catalog, scope: WorkScope) -> Iterator[str]:

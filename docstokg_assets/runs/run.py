@@ -6,34 +6,31 @@ dispatcher, and decides nothing about works, requests or files.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ulid import ULID
 
 from docstokg_assets.config import ContentDownloadConfig, config_hash
-from docstokg_assets.domain.pdf_match import PdfValidator, Verdict, validate_pdf
+from docstokg_assets.domain.pdf_match import Verdict, validate_pdf
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.dispatcher import Dispatcher
-from docstokg_assets.engine.download import DownloadLimits
-from docstokg_assets.engine.passes import PassResult, PassSettings
-from docstokg_assets.engine.progress import Progress
+from docstokg_assets.engine.progress import PassResult, Progress
 from docstokg_assets.engine.recorder import Recorder
-from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
+from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.reporting import run_files
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, FileHeld, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.resolvers.registry import ResolverContext, key_of
-from docstokg_assets.runs import planning
 from docstokg_assets.runs.orphans import delete_files, stale_parts
-from docstokg_assets.runs.services import Services, resolvers_of
-from docstokg_assets.sources.listing import ChangedSince, Collected, Source, list_works
-from resources.artifacts.quarantine import Quarantine
+from docstokg_assets.runs.planning import Planned, plan_works, store_works
+from docstokg_assets.runs.services import Services, open_services, resolvers_of
+from docstokg_assets.sources.listing import Collected, Source, in_batches, list_works
 from resources.catalog.catalog import Catalog
 from resources.catalog.errors import CatalogError
 from resources.catalog.rows import Run
@@ -42,6 +39,7 @@ from resources.http.exchange import RequestPolicy
 from resources.otlp import OtlpLogs
 from resources.pdf import PdfInspector
 from resources.processes import process_is_gone
+from resources.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
@@ -106,10 +104,8 @@ class DownloadRun:
         self.driver = self.services.driver(self._recorder.record, self.run_id, self.stop)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._recorder.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._recorder.__exit__()
         self._pdfs.close()
         try:
             if self._recorder.failure is None and self._accounts:
@@ -122,20 +118,9 @@ class DownloadRun:
         """The works that were queued as this run's own."""
         return WorkScope(run_id=self.run_id)
 
-    def list_works(
-        self,
-        source: Source,
-        collected: Collected,
-        *,
-        year: int | None = None,
-        changed: ChangedSince | None = None,
-        with_unknown: bool = False,
-    ) -> Iterator[Work]:
-        """List the works of a source under this run's settings; see `sources.listing.list_works`."""
-        openalex = self.config.openalex
-        return list_works(
-            source, openalex, self.driver, collected, year=year, changed=changed, with_unknown=with_unknown
-        )
+    def list_works(self, source: Source, collected: Collected, **selection: Any) -> Iterator[Work]:
+        """List the works of a source under this run's settings. `selection`: as for `sources.listing.list_works`."""
+        return list_works(source, self.config.openalex, self.driver, collected, **selection)
 
     def collect(self, works_filter: str, collected: Collected | None = None) -> Iterator[Work]:
         """List the works of a filter, and raise the error that ends the list early. `collected` counts them."""
@@ -144,11 +129,15 @@ class DownloadRun:
         if collected.error is not None:
             raise collected.error
 
-    def store_and_enqueue(self, works: Iterable[Work]) -> planning.Planned:
+    def store_and_enqueue(self, works: Iterable[Work]) -> Planned:
         """Store, plan and queue works as this run's own, batch by batch, so that what has come is never lost."""
-        lake, now = (None if self.dry_run else self.services.lake), utc(self._clock.wall())
+        lake, now, planned = (None if self.dry_run else self.services.lake), utc(self._clock.wall()), Planned()
         limits, catalog = self.config.rate_limit, self.services.catalog
-        return planning.store_and_enqueue(works, self.resolvers, limits, catalog, lake, now, self.run_id)
+        for batch in in_batches(works):
+            if lake is not None:
+                store_works(lake, batch, now)
+            planned += plan_works(batch, self.resolvers, limits, catalog, lake, now, self.run_id)
+        return planned
 
     def drain(
         self,
@@ -159,19 +148,6 @@ class DownloadRun:
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> PassResult:
         """Make one pass over the due works of a scope, or of all. Succeeds with what is finished or parked."""
-        scope, download = scope or WorkScope(), self.config.download
-        settings = PassSettings(
-            workers=self.config.workers,
-            run_id=self.run_id,
-            config_hash=self.config_hash,
-            owner=self.services.owner,
-            year=scope.year,
-            of_run=scope.run_id,
-            deadline_s=deadline_s or download.deadline_s,
-            max_works=max_works,
-            lease_s=download.lease_s,
-            park_after_s=download.park_after_s,
-        )
 
         def progress(now: Progress) -> None:
             self._reload_if_requested()
@@ -183,55 +159,49 @@ class DownloadRun:
             self.services.catalog,
             self._pipeline(),
             self._recorder,
-            settings,
-            clock=self._clock,
+            scope or WorkScope(),
+            workers=self.config.workers,
+            run_id=self.run_id,
+            config_hash=self.config_hash,
             policies=self._request_policies(),
             next_seq=self.services.next_seq,
             stop=self.stop,
             on_progress=progress,
         )
-        return self._dispatcher.run()
+        return self._dispatcher.run(deadline_s or self.config.download.deadline_s, max_works)
 
     def reload_with(self, load: Callable[[], ContentDownloadConfig]) -> None:
         """Reload the configuration at the next progress report (SIGHUP). If loading fails, nothing changes."""
         self._reload = load
 
     def _pipeline(self) -> ResolverPipeline:
-        download = self.config.download
+        download, http, catalog = self.config.download, self.config.http, self.services.catalog
         keys = {resolver.name: key for resolver in self.resolvers if (key := key_of(resolver.settings))}
-        settings = PipelineSettings(
-            DownloadLimits(download.max_bytes, self.config.http.max_page_bytes),
-            head_precheck=download.head_precheck,
-            global_url_dedupe=download.global_url_dedupe,
-            guess_files=download.guess_files,
-            dry_run=self.dry_run,
-            validator=self._pdf_validator(reject=download.on_suspect == "reject") if download.check_pdf else None,
-            recorded=self._has_recorded,
-            quarantine=Quarantine(self.services.store, download.quarantine_bytes),
-            owner=self.services.owner,
-            max_concurrent_resolvers=download.max_concurrent_resolvers,
-            versions=download.versions,
-            licenses=download.licenses,
-            context=ResolverContext(self.config.http.contact_email, keys, budget=self.services.catalog),
+
+        def validate(work: Work, url: str, path: Path) -> Verdict:
+            verdict = validate_pdf(work, url, self._pdfs.inspect(path))
+            return verdict if download.on_suspect == "reject" else Verdict(verdict.flags, verdict.evidence)
+
+        def recorded(work_id: str, sha256: str) -> bool:
+            return any(file.sha256 == sha256 for file in catalog.artifacts_of(work_id))
+
+        return ResolverPipeline(
+            {resolver.name: resolver for resolver in self.resolvers},
+            self.services.store,
+            download,
+            http.max_page_bytes,
+            ResolverContext(http.contact_email, keys, budget=catalog),
+            validate if download.check_pdf else None,
+            recorded,
+            self.services.owner,
+            self.dry_run,
+            self._taken_urls,
         )
-        return ResolverPipeline(self.resolvers, self.services.store, settings, self._taken_urls)
 
     def _request_policies(self) -> dict[str, RequestPolicy]:
         """What the settings of each resolver change for its requests."""
         http = self.config.http
         return {each.name: RequestPolicy(each.settings.retry, each.timeouts(http)) for each in self.resolvers}
-
-    def _has_recorded(self, work_id: str, sha256: str) -> bool:
-        return any(file.sha256 == sha256 for file in self.services.catalog.artifacts_of(work_id))
-
-    def _pdf_validator(self, *, reject: bool) -> PdfValidator:
-        """Check whether a PDF is the work; without `reject` the file is kept, with the evidence as flags."""
-
-        def validate(work: Work, url: str, path: Path) -> Verdict:
-            verdict = validate_pdf(work, url, self._pdfs.inspect(path))
-            return verdict if reject else Verdict(verdict.flags, verdict.evidence)
-
-        return validate
 
     def _limit_resolvers(self) -> None:
         rates = {resolver.name: resolver.own_rate for resolver in self.resolvers}
@@ -289,3 +259,26 @@ class DownloadRun:
         except (OSError, CatalogError):
             remedy = "`content telemetry rebuild` writes them"
             log.warning("Not all files of %s could be written; %s.", self.folder, remedy, exc_info=True)
+
+
+class ContentOrchestrator:
+    """Lists the works of the configured filter, plans and downloads them, and exports what happened."""
+
+    def __init__(self, config: ContentDownloadConfig) -> None:
+        self.config = config
+
+    def run_sync(self, *, stop: threading.Event | None = None) -> PassResult:
+        openalex = self.config.openalex
+        if openalex.source != "api" or not openalex.filter:
+            raise SettingsError(
+                ["openalex.filter is not set, or openalex.source is not `api`; say which works, e.g. topics.id:T10102"]
+            )
+        with open_services(self.config) as services:
+            with DownloadRun(services, stop=stop, kind="program") as run:
+                run.store_and_enqueue(run.collect(openalex.filter))
+                result = run.drain(run.own_works)
+            services.export_lake()
+        return result
+
+    async def run(self) -> PassResult:
+        return await asyncio.to_thread(self.run_sync)

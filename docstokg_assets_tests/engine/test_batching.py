@@ -13,7 +13,7 @@ import pytest
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.batching import gather, log_for_batch, must_retry_alone, separate, share
-from docstokg_assets.engine.passes import PassResult
+from docstokg_assets.engine.progress import PassResult
 from docstokg_assets.engine.request_queues import RequestQueue, Task
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services, open_services

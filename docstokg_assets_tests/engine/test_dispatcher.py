@@ -18,8 +18,7 @@ import pytest
 from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.engine.passes import PassResult
-from docstokg_assets.engine.progress import Progress, waiting_text
+from docstokg_assets.engine.progress import PassResult, Progress, waiting_text
 from docstokg_assets.engine.workers import GRACE_S
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services, open_services

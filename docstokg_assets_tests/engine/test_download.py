@@ -13,7 +13,6 @@ from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.download import (
     ArtifactSink,
-    DownloadLimits,
     DownloadStreamResult,
     finalize_candidate_download,
     prepare_candidate_download,
@@ -30,7 +29,7 @@ CANDIDATE = Candidate(
     "https://a.example/1.pdf", "openalex", Tier.DIRECT_OA, license="cc-by", version="publishedVersion"
 )
 PDF = b"%PDF-1.7\n" + b"x" * 5000 + b"\nstartxref\n9\n%%EOF\n"
-LIMITS = DownloadLimits(max_bytes=100_000, max_page_bytes=20_000)
+LIMITS = 100_000, 20_000  # bytes of a file, and of a page
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def pieces(body: bytes, size: int = 700) -> Iterator[bytes]:
 
 
 def received(store: FileSystemStore, body: bytes, at: ResponseHead | None = None) -> DownloadStreamResult:
-    sink = ArtifactSink(at or head(), store, LIMITS)
+    sink = ArtifactSink(at or head(), store, *LIMITS)
     for piece in pieces(body):
         sink.write(piece)
     return sink.finish()
@@ -80,7 +79,7 @@ def test_a_good_pdf_is_hashed_while_it_is_written_and_named_after_its_work(
 @pytest.mark.requirement("DL-3")
 def test_further_hashes_are_made_while_writing_when_they_are_asked_for(store: FileSystemStore) -> None:
     assert finalized(store, PDF).meta == {}
-    sink = ArtifactSink(head(), store, replace(LIMITS, also_hash=("sha1", "md5")))
+    sink = ArtifactSink(head(), store, *LIMITS, also_hash=("sha1", "md5"))
     sink.write(PDF)
     response = Response(200, CANDIDATE.url, {}, payload=sink.finish())
     outcome = finalize_candidate_download(WORK, CANDIDATE, response, store)
@@ -94,7 +93,7 @@ def test_a_checksum_that_came_with_the_candidate_is_compared(
 ) -> None:
     stated = f"{algorithm}:{hashlib.new(algorithm, PDF).hexdigest().upper()}"
     for body, whole in ((PDF, True), (PDF.replace(b"x", b"y", 1), False)):
-        sink = ArtifactSink(head(), store, LIMITS, prepare_candidate_download(replace(CANDIDATE, checksum=stated)))
+        sink = ArtifactSink(head(), store, *LIMITS, prepare_candidate_download(replace(CANDIDATE, checksum=stated)))
         sink.write(body)
         if whole:
             sink.finish()
@@ -103,7 +102,7 @@ def test_a_checksum_that_came_with_the_candidate_is_compared(
                 sink.finish()
         sink.abort()
     page = ArtifactSink(
-        head("text/html"), store, LIMITS, prepare_candidate_download(replace(CANDIDATE, checksum=stated))
+        head("text/html"), store, *LIMITS, prepare_candidate_download(replace(CANDIDATE, checksum=stated))
     )
     page.write(b"<html>a wall</html>")
     assert page.finish().kind is Kind.HTML  # what the page is, is for others to say
@@ -122,7 +121,7 @@ def test_by_hash_the_readable_name_is_told_besides(tmp_path: Path) -> None:
 def test_a_plan_says_what_is_expected_and_the_stream_is_exactly_one_get(store: FileSystemStore) -> None:
     plan = prepare_candidate_download(CANDIDATE)
     assert (plan.url, plan.resolver_name, plan.expected_mime) == (CANDIDATE.url, "openalex", "application/pdf")
-    stream = stream_candidate_payload(plan, CANDIDATE, store, LIMITS, obey_robots=True)
+    stream = stream_candidate_payload(plan, store, *LIMITS)
     request = next(stream)
     assert (request.verb, request.role, request.sink is not None) == ("GET", "artifact", True)
     with pytest.raises(StopIteration) as done:
@@ -141,13 +140,13 @@ def test_a_corrupt_pdf_is_not_kept(store: FileSystemStore, tmp_path: Path, body:
 @pytest.mark.requirement("DL-5")
 def test_a_file_that_is_announced_too_large_is_refused_before_a_byte_is_read(store: FileSystemStore) -> None:
     with pytest.raises(ContentRefused) as refused:
-        ArtifactSink(head(**{"content-length": "100001"}), store, LIMITS)
+        ArtifactSink(head(**{"content-length": "100001"}), store, *LIMITS)
     assert refused.value.reason is Reason.POLICY_SIZE
 
 
 @pytest.mark.requirement("DL-5")
 def test_a_body_that_does_not_end_is_cut_at_the_cap_and_leaves_nothing(store: FileSystemStore, tmp_path: Path) -> None:
-    sink = ArtifactSink(head(), store, LIMITS)
+    sink = ArtifactSink(head(), store, *LIMITS)
     sink.write(PDF)
     with pytest.raises(BodyTooLarge):
         for _ in range(1000):
@@ -158,7 +157,7 @@ def test_a_body_that_does_not_end_is_cut_at_the_cap_and_leaves_nothing(store: Fi
 
 
 def test_what_is_no_full_text_is_not_read_to_its_end(store: FileSystemStore, tmp_path: Path) -> None:
-    sink = ArtifactSink(head("image/png"), store, LIMITS)
+    sink = ArtifactSink(head("image/png"), store, *LIMITS)
     with pytest.raises(ContentRefused) as refused:
         sink.write(b"\x89PNG" * 400)
     assert refused.value.reason is Reason.UNEXPECTED_CT
@@ -168,7 +167,7 @@ def test_what_is_no_full_text_is_not_read_to_its_end(store: FileSystemStore, tmp
 def test_an_empty_202_of_a_firewall_is_a_wall(store: FileSystemStore) -> None:
     challenge = head("text/html", status=202, **{"x-amzn-waf-action": "challenge"})
     with pytest.raises(ContentRefused) as refused:
-        ArtifactSink(challenge, store, LIMITS).finish()
+        ArtifactSink(challenge, store, *LIMITS).finish()
     assert refused.value.reason is Reason.BLOCKED_WAF
 
 
@@ -202,10 +201,12 @@ def test_a_status_that_is_no_success_is_the_reason(store: FileSystemStore, statu
 @pytest.mark.requirement("HTTP-7")
 def test_a_copy_that_has_not_changed_is_skipped_and_nothing_is_stored(store: FileSystemStore, tmp_path: Path) -> None:
     plan = replace(prepare_candidate_download(CANDIDATE), etag='"1"', last_modified="Mon, 01 Jan 2024 00:00:00 GMT")
-    request = next(stream_candidate_payload(plan, CANDIDATE, store, LIMITS, obey_robots=True))
+    request = next(stream_candidate_payload(plan, store, *LIMITS))
     assert request.headers == {"If-None-Match": '"1"', "If-Modified-Since": "Mon, 01 Jan 2024 00:00:00 GMT"}
     answer = Response(304, CANDIDATE.url, {"etag": '"1"'})
-    outcome = still_current(CANDIDATE, answer, "abc", plan.etag, plan.last_modified)
+    validators = {"etag": plan.etag, "last_modified": plan.last_modified}
+    kept = DownloadOutcome(True, None, Classification.SUCCESS, Reason.OK, sha256="abc", **validators)
+    outcome = still_current(CANDIDATE, answer, kept)
     assert (outcome.classification, outcome.reason, outcome.ok) == (Classification.SKIP, Reason.NOT_MODIFIED, True)
     assert (outcome.path, outcome.http_status, outcome.etag) == (None, 304, '"1"') and files(tmp_path) == []
     assert outcome.last_modified == plan.last_modified, "a 304 need not repeat what has not changed"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docstokg_assets.engine.leases import WorkLeases
+from docstokg_assets.engine.claims import WorkLeases
 from resources.catalog import Catalog, NewItem
 
 

@@ -15,7 +15,7 @@ from docstokg_assets.domain.pdf_match import Flag, Verdict
 from docstokg_assets.domain.plans import Candidate, Tier
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.engine.search_state import retry_time
+from docstokg_assets.engine.search_state import NextTry, next_try
 from docstokg_assets.resolvers.registry import (
     Resolution,
     Resolver,
@@ -71,7 +71,7 @@ def test_a_silent_api_alone_is_a_reason_that_can_be_retried(tmp_path: Path) -> N
     state = made.begin(work)
     outcome = search(made, work, Web({"https://api.unpaywall.org/": ConnectionFailed("reset")}), state)
     assert outcome.reason is Reason.CONN_ERROR
-    assert retry_time(state, now=1000.0, tries=0, base_s=60, max_tries=5) == 1060.0
+    assert next_try(state, now=1000.0, tries=0) == NextTry(4600.0)
 
 
 @pytest.mark.requirement("HTTP-13")
@@ -89,15 +89,15 @@ def test_a_closed_host_is_left_for_later_and_the_other_copies_are_tried(tmp_path
     state = made.begin(work)
     outcome = search(made, work, web, state)
     assert (outcome.reason, len(web.urls)) == (Reason.RETRY_AFTER, 2)
-    assert retry_time(state, now=1000.0, tries=0, base_s=60, max_tries=5) == 5000.0
-    assert retry_time(state, now=1000.0, tries=5, base_s=60, max_tries=5) is None
+    assert next_try(state, now=1000.0, tries=0) == NextTry(5000.0)
+    assert next_try(state, now=1000.0, tries=5) == NextTry()
 
 
 def test_terminal_failures_are_not_retried(tmp_path: Path) -> None:
     made, work = pipeline(tmp_path, ("openalex",)), located("https://a.example/1.pdf")
     state = made.begin(work)
     search(made, work, Web({}), state)
-    assert retry_time(state, now=1000.0, tries=0, base_s=60, max_tries=5) is None
+    assert next_try(state, now=1000.0, tries=0) == NextTry()
 
 
 def test_a_wall_is_recognised_and_left_alone(tmp_path: Path) -> None:
@@ -563,7 +563,7 @@ def test_a_guess_that_failed_for_now_is_no_reason_to_try_the_work_again(tmp_path
     state = made.begin(work)
     web = Web({GUESS: (503, "text/html", b""), "https://doi.org/": page()})
     assert search(made, work, web, state).reason is Reason.NO_PDF_LINK
-    assert retry_time(state, 0.0, tries=0, base_s=60.0, max_tries=5) is None
+    assert next_try(state, 0.0, tries=0) == NextTry()
     later = pipeline(tmp_path, ("openalex", "doi"))  # of another run, which knows no habits
     web.asked.clear()
     search(later, work, web, later.begin(work, orjson.loads(orjson.dumps(state.to_json()))))

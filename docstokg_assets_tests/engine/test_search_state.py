@@ -8,16 +8,17 @@ import pytest
 from docstokg_assets.domain.plans import Candidate, Plan, PlanStep, Target, Tier
 from docstokg_assets.engine.search_state import (
     MAX_REFUSALS,
+    MAX_TRIES,
     MAX_WAITS,
-    KeptCopy,
+    RETRY_BASE_S,
+    SOON_S,
     NextTry,
     SearchState,
     conclude,
     next_try,
-    retry_time,
 )
 from resources.http.messages import Response
-from resources.records import Classification, Kind, Reason
+from resources.records import Classification, DownloadOutcome, Kind, Reason
 
 A = Candidate("https://a.example/1.pdf", "openalex", Tier.DIRECT_OA, rank=20)
 B = Candidate("https://b.example/1.pdf", "openalex", Tier.DIRECT_OA, rank=10)
@@ -66,7 +67,8 @@ def test_lasting_failures_and_counters_survive_a_pause_and_retryable_failures_do
     state.fail(A, Reason.HTTP_4XX, kind=Kind.PDF)
     state.fail(B, Reason.CONN_ERROR)
     state.requests, state.waits, state.active_ms, state.chain = 3, 1, 250, ["openalex"]
-    state.kept = KeptCopy(A.url, "openalex", Tier.DIRECT_OA, Kind.PDF, "abc")
+    kept = {"kind": Kind.PDF, "url": A.url, "resolver": "openalex", "tier": "direct_oa", "sha256": "abc", "etag": '"1"'}
+    state.kept = DownloadOutcome(True, None, Classification.SUCCESS, Reason.OK, **kept)
     later = saved_and_restored(state)
     assert later.failures == {A.key: state.failures[A.key]} and later.kept == state.kept
     assert list(later.pending()) == [B]
@@ -83,11 +85,11 @@ def test_a_retargeted_url_is_tried_again_as_what_it_is() -> None:
 def test_a_broken_host_that_opens_soon_is_waited_for_a_limited_number_of_times() -> None:
     state = begun(A)
     state.fail(A, Reason.BREAKER_OPEN, until=1030.0)
-    found = state.opens_soon(1000.0, within_s=60.0)
+    found = state.opens_soon(1000.0)
     assert found is not None and found.until == 1030.0
-    assert state.opens_soon(1000.0, within_s=20.0) is None
+    assert state.opens_soon(1030.0 - SOON_S - 1.0) is None
     state.waits = MAX_WAITS
-    assert state.opens_soon(1000.0, within_s=60.0) is None
+    assert state.opens_soon(1000.0) is None
 
 
 @pytest.mark.requirement("TRU-6")
@@ -95,12 +97,12 @@ def test_a_work_with_a_copy_that_was_only_refused_comes_due_with_the_host_and_ke
     state = begun(A, B)
     state.fail(A, Reason.HTTP_5XX)
     state.fail(B, Reason.BREAKER_OPEN, until=1030.0)
-    following = next_try(state, 1000.0, tries=5, base_s=3600.0, max_tries=5)
+    following = next_try(state, 1000.0, tries=5)
     assert following == NextTry(1030.0, False, "b.example")
     later = saved_and_restored(state)
     assert list(later.pending()) == [B] and later.waits == 1, "the copy that has just failed is no probe"
     later.fail(B, Reason.HTTP_5XX)
-    assert next_try(later, 1031.0, tries=0, base_s=3600.0, max_tries=5) == NextTry(4631.0)
+    assert next_try(later, 1031.0, tries=0) == NextTry(4631.0)
     assert set(saved_and_restored(later).pending()) == {A, B}, "in an hour both may be well again"
 
 
@@ -108,12 +110,12 @@ def test_a_work_with_a_copy_that_was_only_refused_comes_due_with_the_host_and_ke
 def test_a_link_that_failed_before_its_host_was_left_alone_counts_as_tried_also_after_a_pause() -> None:
     state = begun(A)
     state.fail(A, Reason.BREAKER_OPEN, until=1030.0, tried=True)
-    assert state.opens_soon(1000.0, within_s=60.0) is not None and state.refused() is None
+    assert state.opens_soon(1000.0) is not None and state.refused() is None
     state.wait_for_host()
     later = saved_and_restored(state)
     later.fail(A, Reason.BREAKER_OPEN, until=1090.0)
     assert later.refused() is None
-    assert next_try(later, 1030.0, tries=0, base_s=3600.0, max_tries=5) == NextTry(4630.0)
+    assert next_try(later, 1030.0, tries=0) == NextTry(4630.0)
     assert saved_and_restored(begun(A)).tried == set()
 
 
@@ -122,8 +124,8 @@ def test_a_host_that_stays_dead_uses_up_the_tries_in_the_end() -> None:
     state = begun(A)
     state.waits = MAX_REFUSALS
     state.fail(A, Reason.BREAKER_OPEN, until=1030.0)
-    assert next_try(state, 1000.0, tries=0, base_s=3600.0, max_tries=5) == NextTry(4600.0)
-    assert next_try(state, 1000.0, tries=5, base_s=3600.0, max_tries=5) is None
+    assert next_try(state, 1000.0, tries=0) == NextTry(4600.0)
+    assert next_try(state, 1000.0, tries=5) == NextTry()
 
 
 def test_the_outcome_is_the_most_promising_failure_and_the_retry_waits_for_the_latest_pause() -> None:
@@ -134,6 +136,6 @@ def test_the_outcome_is_the_most_promising_failure_and_the_retry_waits_for_the_l
     outcome = conclude(state)
     assert (outcome.reason, outcome.classification, outcome.url) == (Reason.ROBOTS, Classification.SKIP, B.url)
     assert [other["reason"] for other in outcome.meta["others"]] == ["retry-after"]
-    assert retry_time(state, 1000.0, tries=1, base_s=60.0, max_tries=3) == 5000.0
-    assert retry_time(state, 6000.0, tries=1, base_s=60.0, max_tries=3) == 6120.0
-    assert retry_time(state, 1000.0, tries=3, base_s=60.0, max_tries=3) is None
+    assert next_try(state, 1000.0, tries=0) == NextTry(5000.0)
+    assert next_try(state, 6000.0, tries=1) == NextTry(6000.0 + 2 * RETRY_BASE_S)
+    assert next_try(state, 1000.0, tries=MAX_TRIES) == NextTry()

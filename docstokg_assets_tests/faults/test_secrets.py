@@ -27,9 +27,9 @@ from docstokg_assets.cli import main as program
 from docstokg_assets.config.models import resolvers_model
 from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.engine.download import DownloadLimits
-from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
+from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.engine.search_state import Failure
+from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.resolvers.registry import build_resolvers, load_resolvers
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.servers import Postgres, Valkey
@@ -328,7 +328,8 @@ def test_fault_20_the_http_library_writes_no_url_into_the_log(
 
 def pipeline(folder: Path) -> ResolverPipeline:
     resolvers = build_resolvers(("openalex", "unpaywall", "landing"), resolvers_model(load_resolvers())().by_name())
-    return ResolverPipeline(resolvers, FileSystemStore(folder), PipelineSettings(DownloadLimits(10**6, 10**5)))
+    by_name = {resolver.name: resolver for resolver in resolvers}
+    return ResolverPipeline(by_name, FileSystemStore(folder), DownloadSettings(), 10**5)
 
 
 @pytest.mark.requirement("HTTP-14")

@@ -33,10 +33,10 @@ def test_the_page_that_is_kept_beside_a_pdf_is_checked_too(tmp_path: Path) -> No
         catalog.enqueue([NewItem("W1", 2024, 2024, {"work_id": "W1"}, "p")])
         catalog.claim("me", 1, 60)
         catalog.commit(Batch(finished=[Finished("W1", 2024, None, None, pdf, "run", "hash", "me")]))
-        whole = verify(catalog, store, WorkScope(), 2, threading.Event())
+        whole = verify(catalog, store, WorkScope(), 2, threading.Event(), lambda checked: None, 10**6)
         assert (whole.checked, whole.lost, catalog.queue_counts().done) == (2, [], 1)
         (tmp_path / "store" / "HTML" / "1.html").write_bytes(b"<HTML>")
-        found = verify(catalog, store, WorkScope(), 2, threading.Event())
+        found = verify(catalog, store, WorkScope(), 2, threading.Event(), lambda checked: None, 10**6)
         assert (found.checked, found.damaged) == (2, ["W1"])
         (again,) = catalog.claim("me", 1, 60)
     assert again.progress is not None and again.progress["replaces"]["path"] == "HTML/1.html"

@@ -19,12 +19,10 @@ import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.scope import WorkScope
-from docstokg_assets.engine.passes import PassResult
-from docstokg_assets.engine.progress import Progress
+from docstokg_assets.engine.progress import PassResult, Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.runs.api import ContentOrchestrator
-from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.runs.run import ContentOrchestrator, DownloadRun
 from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox.files import FileMaker, fulltext, jats

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from docstokg_assets.config.models import resolvers_model
 from docstokg_assets.domain.works import Location, Work
-from docstokg_assets.engine.download import ArtifactSink, DownloadLimits
-from docstokg_assets.engine.search import PipelineSettings, ResolverPipeline
+from docstokg_assets.engine.download import ArtifactSink
+from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.engine.search_state import SearchState
+from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.resolvers.registry import ResolverContext, ResolverSettings, build_resolvers, load_resolvers
 from resources.artifacts.file_system import FileSystemStore
 from resources.clock import SystemClock
@@ -61,8 +61,11 @@ def pipeline(
 ) -> ResolverPipeline:
     given = {name: ResolverSettings(head_precheck=True) for name in prechecked}
     resolvers = build_resolvers(order, {**resolvers_model(load_resolvers())().by_name(), **given})
-    base = PipelineSettings(DownloadLimits(1_000_000, 100_000), context=ResolverContext("me@library-of-tests.edu"))
-    return ResolverPipeline(resolvers, FileSystemStore(tmp_path), replace(base, **settings))
+    by_name = {resolver.name: resolver for resolver in resolvers}
+    configured = {name: settings.pop(name) for name in list(settings) if name in DownloadSettings.model_fields}
+    download = DownloadSettings.model_validate({"max_bytes": 1_000_000, **configured})
+    context = ResolverContext("me@library-of-tests.edu")
+    return ResolverPipeline(by_name, FileSystemStore(tmp_path), download, 100_000, context, **settings)
 
 
 def log_to(records: list[AttemptRecord], work: Work) -> AttemptLog:

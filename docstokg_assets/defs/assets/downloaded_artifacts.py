@@ -15,8 +15,7 @@ from docstokg_assets.defs.metadata import outcome_table, ui_path, ui_table
 from docstokg_assets.defs.partitions import years
 from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of, years_of
 from docstokg_assets.domain.scope import WorkScope
-from docstokg_assets.engine.passes import PassResult
-from docstokg_assets.engine.progress import Progress, waiting_text
+from docstokg_assets.engine.progress import PassResult, Progress, waiting_text
 from docstokg_assets.reporting.rendering import format_time
 from docstokg_assets.runs.resume import Selection, force
 from docstokg_assets.runs.run import DownloadRun

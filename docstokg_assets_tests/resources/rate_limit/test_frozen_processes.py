@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from docstokg_assets.config import load_config
-from docstokg_assets.config.hash import plain
+from docstokg_assets.config.models import plain
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services

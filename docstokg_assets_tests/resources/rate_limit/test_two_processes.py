@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.config.hash import plain
+from docstokg_assets.config.models import plain
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
