@@ -134,7 +134,7 @@ def drain(case: Case, results: multiprocessing.Queue[Measured]) -> None:
         began, cpu = catalog.now(), time.process_time()
         parked = run.drain(on_progress=look).parked
         cpu = time.process_time() - cpu
-        ends = [(entry.finished_at, entry.year) for entry in catalog.entries(run_id=run.run_id)]
+        ends = [(entry.finished_at, entry.year) for entry in catalog.entries(settled_by=run.run_id)]
     last = max((end for end, year in ends if year == FAST_YEAR), default=began)
     slow_done = sum(year == SLOW_YEAR for _, year in ends)
     results.put(Measured(last - began, cpu, _peak_mb(), parked, slow_done))

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import BATCH_ROWS, SCHEMAS, LakeWriter
 from docstokg_assets.reporting.metrics import compute_slis, run_summary
 from resources.lake.files import LakeFolder
+from resources.scope import WorkScope
 
 FIRST_YEAR, START, PER_PART, PER_WORK = 2005, 1_750_000_000.0, 200_000, 5
 HOSTS = [f"host{n}.example.org" for n in range(500)]

@@ -21,16 +21,16 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
 from docstokg_assets.reporting.metrics import compute_slis
 from docstokg_assets.reporting.run_files import rebuild_lines, summary_of_run, write_account
-from resources.catalog import Catalog, Finished
-from resources.catalog.rows import attempt_to_row, entry_to_row
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Finished, attempt_to_row, entry_to_row
 from resources.catalog.schema import attempts, catalog_entries
 from resources.lake.files import LakeFolder
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
+from resources.scope import WorkScope
 
 RUN, YEAR, BATCH = "run", 2024, 20_000
 START = datetime(2026, 1, 1, tzinfo=UTC)

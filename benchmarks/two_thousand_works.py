@@ -22,7 +22,8 @@ from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.servers import Postgres
-from resources.catalog import Batch, Catalog, Committed
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Batch, Committed
 from resources.lake.files import LakeFiles
 from resources.rate_limit.policies import DEFAULT_POLICIES
 

@@ -24,8 +24,11 @@ from typing import Any
 from pydantic import SecretStr
 
 from docstokg_assets_tests.support.servers import Postgres
-from resources.catalog import Batch, Catalog, Finished, Location, NewItem
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
+from resources.catalog.rows import Batch, Finished, NewItem
 from resources.records import Classification, DownloadOutcome, Reason
+from resources.scope import WorkScope
 
 CLAIMS = 30
 COMMITS = 20  # of each writer
@@ -89,25 +92,25 @@ def fill(catalog: Catalog, size: int) -> None:
 def measure_claims(catalog: Catalog) -> None:
     ways: tuple[tuple[str, dict[str, Any]], ...] = (
         ("all", {}),
-        ("a year", {"year": 2010}),
-        ("the newest year", {"year": (2024, 0)}),
-        ("a large run", {"run_id": "run"}),
-        ("a small run", {"run_id": "small"}),
-        ("without 20 groups", {"exclude_groups": frozenset(f"host{n}.org" for n in range(20))}),
-        ("without 180 groups", {"exclude_groups": frozenset(f"host{n}.org" for n in range(180))}),
-        ("nothing due", {"year": 1900}),
+        ("a year", {"scope": WorkScope(2010)}),
+        ("the newest year", {"scope": WorkScope((2024, 0))}),
+        ("a large run", {"scope": WorkScope(run_id="run")}),
+        ("a small run", {"scope": WorkScope(run_id="small")}),
+        ("without 20 groups", {"left_out": frozenset(f"host{n}.org" for n in range(20))}),
+        ("without 180 groups", {"left_out": frozenset(f"host{n}.org" for n in range(180))}),
+        ("nothing due", {"scope": WorkScope(1900)}),
     )
     for name, filters in ways:
         wanted = 0 if name == "nothing due" else 64
 
         def claim(filters: dict[str, Any] = filters, wanted: int = wanted) -> None:
-            assert len(catalog.claim("benchmark", 64, 3600, **filters)) == wanted
+            assert len(catalog.claim("benchmark", 64, 3600, **filters).items) == wanted
 
         print(f"claim of 64, {name:<19} median {median_ms(claim):6.2f} ms", flush=True)
 
 
 def finish(catalog: Catalog, count: int) -> None:
-    while count > 0 and (held := catalog.claim("worker", min(count, 1_000), 3600)):
+    while count > 0 and (held := catalog.claim("worker", min(count, 1_000), 3600).items):
         catalog.commit(Batch(finished=[ended(work.work_id, work.year, "worker") for work in held]))
         count -= len(held)
 
@@ -120,7 +123,7 @@ def measure_writers(catalog: Catalog, most: int) -> None:
     """Commits of ten works each, by one writer and by many at once, who queue up for the numbers of their outcomes."""
     for count in (1, most):
         owners = [f"writer-{count}-{n}" for n in range(count)]
-        held = {owner: catalog.claim(owner, 10 * COMMITS, 3600) for owner in owners}
+        held = {owner: catalog.claim(owner, 10 * COMMITS, 3600).items for owner in owners}
         times: list[float] = []
 
         def write(owner: str, held: dict[str, Any] = held, times: list[float] = times) -> None:

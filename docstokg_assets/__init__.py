@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from docstokg_assets.config import ContentDownloadConfig
     from docstokg_assets.engine.search import ResolverPipeline
     from docstokg_assets.runs.run import ContentOrchestrator, DownloadRun
-    from resources.catalog import CatalogConnector
+    from resources.catalog.catalog import CatalogConnector
 
 __version__ = "0.1.0"
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "CatalogConnector": "resources.catalog",
+    "CatalogConnector": "resources.catalog.catalog",
     "ContentDownloadConfig": "docstokg_assets.config",
     "ContentOrchestrator": "docstokg_assets.runs.run",
     "DownloadRun": "docstokg_assets.runs.run",

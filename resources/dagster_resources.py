@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field
 
-from resources.layers import Override
+from resources.layers import SourcedValue
 from resources.settings import config_file
 
 
@@ -27,10 +27,10 @@ class ConfiguredResource(dg.ConfigurableResource[Any]):
     def file(self) -> Path | None:
         return Path(self.config_file) if self.config_file else config_file(os.environ)
 
-    def section_overrides(self) -> Mapping[str, Override]:
+    def section_overrides(self) -> Mapping[str, SourcedValue]:
         """The overrides by their keys in the whole configuration."""
         origin = f"Dagster resource {type(self).__name__}"
-        return {f"{self.section}.{key}": Override(value, origin) for key, value in self.overrides.items()}
+        return {f"{self.section}.{key}": SourcedValue(value, origin) for key, value in self.overrides.items()}
 
 
 class CatalogResource(ConfiguredResource):

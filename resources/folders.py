@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyarrow import fs
@@ -14,8 +13,7 @@ from pyarrow import fs
 from resources.errors import ExplainedError, translate_errors
 
 _BUFFER = 1 << 20
-
-_TRIES = 10  # several readers at once may each meet several refusals in a row
+_TRIES = 10  # of several readers at once, each may be refused several times in a row
 
 
 class FolderError(ExplainedError):
@@ -43,20 +41,14 @@ class ReadFolder:
         with self._readable(name), self._files.open_input_stream(self._path(name), compression=None) as stream:
             return bytes(stream.read())
 
-    @contextmanager
-    def stream(self, name: str) -> Iterator[BinaryIO]:
-        """Its bytes from the beginning, decompressed where its name ends in `.gz`."""
+    def stream(self, name: str) -> Any:
+        """Open a file to be read from the beginning, decompressed where its name ends in `.gz`."""
         with self._readable(name):
-            opened = self._files.open_input_stream(self._path(name), compression="detect", buffer_size=_BUFFER)
-        with opened:
-            yield opened
+            return self._files.open_input_stream(self._path(name), compression="detect", buffer_size=_BUFFER)
 
-    @contextmanager
-    def random_access(self, name: str) -> Iterator[Any]:
+    def random_access(self, name: str) -> Any:
         with self._readable(name):
-            opened = self._files.open_input_file(self._path(name))
-        with opened:
-            yield opened
+            return self._files.open_input_file(self._path(name))
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -64,9 +56,8 @@ class ReadFolder:
     def _readable(self, name: str) -> AbstractContextManager[None]:
         def folder_error(error: OSError) -> FolderError:
             cause = str(error).splitlines()[0][:300]
-            return FolderError(
-                f"{self.location}/{name} cannot be read: {cause}. Check the place, the credentials and the network."
-            )
+            remedy = "Check the place, the credentials and the network."
+            return FolderError(f"{self.location}/{name} cannot be read: {cause}. {remedy}")
 
         return translate_errors(OSError, folder_error, hide_cause=True)
 

@@ -1,7 +1,7 @@
 """Read a policy, a file, the environment and the command line: each becomes one nested mapping of values with their places.
 
-Reads and parses only; `settings.py` decides whether a key exists, which layer wins and what a value may be. What cannot be
-read is added to the caller's list of problems, so that all of them are reported at once.
+Reads and parses only; `settings.py` decides whether a key exists, which layer wins and what a value may be. Errors are added to
+the caller's list of problems, so that all of them are reported at once.
 """
 
 from __future__ import annotations
@@ -23,19 +23,12 @@ KeyPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Override:
-    """A value from outside file and environment, with its origin (`command line --workers`)."""
-
-    value: Any
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A value as it was given, with its origin; the value of a mapping holds further `SourcedValue`s."""
+    """A value as it was given, with its origin; the value of a mapping holds further `SourcedValue`s. An override of the command
+    line or of a Dagster resource is given as one."""
 
     value: Any
-    origin: str = ""  # file cd.yaml
+    origin: str = ""  # file cd.yaml, command line --workers
     place: str = ""  # file cd.yaml, line 3
     text: str | None = None  # as it was written, where the notation may have made something else of it
     secret: bool = False
@@ -120,7 +113,7 @@ def read_environment(env: Mapping[str, str], aliases: Mapping[str, str], problem
 def read_overrides(overrides: Mapping[str, Any]) -> SourcedValue:
     layer: dict[str, SourcedValue] = {}
     for key, value in overrides.items():
-        override = value if isinstance(value, Override) else Override(value, "override")
+        override = value if isinstance(value, SourcedValue) else SourcedValue(value, "override")
         _put(layer, key_path(key), _from_json(override.value, override.origin, None))
     return SourcedValue(layer)
 
@@ -177,18 +170,16 @@ class _YamlReader:
         if isinstance(node, yaml.MappingNode):
             self._refuse_duplicates(node)
             self.loader.flatten_mapping(node)  # resolves `<<`
-            children = {
-                str(key.value): replace(self.read(value, inside), place=self._line(key)) for key, value in node.value
-            }
+            lines = {str(key.value): (self._line(key), value) for key, value in node.value}
+            children = {key: replace(self.read(value, inside), place=line) for key, (line, value) in lines.items()}
             return SourcedValue(children, self.origin, place)
         if isinstance(node, yaml.SequenceNode):
             return SourcedValue([self.read(item, inside).plain() for item in node.value], self.origin, place)
         try:
             return SourcedValue(self.loader.construct_object(node), self.origin, place, node.value)
         except (yaml.YAMLError, ValueError):
-            self.problems.append(
-                f"{place}: {node.value!r} cannot be read as {node.tag.removeprefix('tag:yaml.org,2002:')}"
-            )
+            kind = node.tag.removeprefix("tag:yaml.org,2002:")
+            self.problems.append(f"{place}: {node.value!r} cannot be read as {kind}")
             return SourcedValue(None, self.origin, place)
 
     def _line(self, node: yaml.Node) -> str:

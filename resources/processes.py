@@ -1,4 +1,4 @@
-"""Names a process in leases, and tells whether one that is named so has ended. Judges only what it can see.
+"""Name a process in leases, and find out whether a named process has ended, where this process can see it.
 
 A process number says nothing outside its own table of processes: another container, or the same machine after another boot,
 has other processes under the same numbers.
@@ -33,7 +33,7 @@ def process_is_gone(owner: str) -> bool:
 
 
 def pid_unused(number: int) -> bool:
-    """Whether no process of this table has the number. One that has ended and that nobody has buried is none."""
+    """Whether no process of this table has the number. A zombie, which has ended, does not count."""
     try:
         os.kill(number, 0)
     except ProcessLookupError:
@@ -51,10 +51,10 @@ def processes_since() -> float:
 
 
 def process_start_time(number: int) -> float | None:
-    """When a process began, in seconds of the kernel's clock since the boot, which nobody sets: with its number it names one
+    """When a process began, in seconds of the kernel's clock since the boot, which is never set: with its number it names one
     process of this boot. None where there is none, or the kernel does not tell."""
-    told = _stat(number)
-    return int(told[_BEGAN]) / os.sysconf("SC_CLK_TCK") if len(told) > _BEGAN else None
+    fields = _stat(number)
+    return int(fields[_BEGAN]) / os.sysconf("SC_CLK_TCK") if len(fields) > _BEGAN else None
 
 
 def epoch_of(birth: float) -> float:

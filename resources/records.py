@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 MANIFEST_SCHEMA_VERSION = 3
 CATALOG_SCHEMA_VERSION = 4
@@ -46,105 +46,65 @@ class Ending(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why an attempt or a work ended as it did. The order is of no meaning; `ENDINGS` classifies them."""
+    """Why an attempt or a work ended as it did. `ending` says whether the work may be tried again."""
 
-    OK = "ok"
-    NOT_MODIFIED = "not-modified"
-    RETRY_AFTER = "retry-after"
-    BACKOFF = "backoff"
-    BREAKER_OPEN = "breaker-open"  # the host failed again and again and is left alone
-    ROBOTS = "robots"
-    ROBOTS_UNAVAILABLE = "robots-unavailable"
-    POLICY_TYPE = "policy-type"
-    POLICY_SIZE = "policy-size"
-    POLICY_VERSION = "policy-version"
-    POLICY_LICENSE = "policy-license"
-    BUDGET_SPENT = "budget-spent"  # a paid route may spend no more today
-    TIMEOUT = "timeout"
-    CONN_ERROR = "conn-error"
-    TLS_ERROR = "tls-error"
-    PROTOCOL_ERROR = "protocol-error"
-    TOO_LARGE = "too-large"
-    UNEXPECTED_CT = "unexpected-ct"
-    SIZE_MISMATCH = "size-mismatch"
-    TRUNCATED = "truncated"
-    CHECKSUM_MISMATCH = "checksum-mismatch"
-    REDIRECT_LOOP = "redirect-loop"
-    BLOCKED_ADDRESS = "blocked-address"
-    BLOCKED_SCHEME = "blocked-scheme"
-    BLOCKED_COOKIE = "blocked-cookie"
-    BLOCKED_CAPTCHA = "blocked-captcha"
-    BLOCKED_LOGIN = "blocked-login"
-    BLOCKED_POW = "blocked-pow"
-    BLOCKED_WAF = "blocked-waf"
-    PDF_CORRUPT = "pdf-corrupt"
-    WRONG_PAPER = "wrong-paper"  # a whole file, but not of this work; the evidence is on the row
-    VALIDATOR_LIMIT = "validator-limit"  # looking into the file went past the limits of its check
-    HTTP_4XX = "http-4xx"  # not there, or not for us; the exact status is on the row
-    HTTP_5XX = "http-5xx"
-    RATE_LIMITED = "rate-limited"  # a 429 outlived its retries
-    BAD_ANSWER = "bad-answer"  # a provider answered with something that is not what its API promises
-    NO_PDF_LINK = "no-pdf-link"
-    WRONG_CAPTURE = "wrong-capture"  # an archive replayed another moment than was asked for
-    NO_CANDIDATE = "no-candidate"  # nobody knows a copy
-    WORK_DELETED = "work-deleted"  # whoever listed the work has taken it out since
-    DUPLICATE_URL_GLOBAL = "duplicate-url-global"
-    HTML_ONLY = "html-only"
-    DRY_RUN = "dry-run"
-    INTERRUPTED = "interrupted"
-    INTERNAL_ERROR = "internal-error"  # a fault of ours; the stack trace is in the log
+    ending: Ending
 
+    def __new__(
+        cls, token: str, ending: Ending = Ending.TERMINAL
+    ) -> Reason:  # the default: `Reason(token)` looks one up
+        reason = str.__new__(cls, token)
+        reason._value_, reason.ending = token, ending
+        return reason
 
-ENDINGS: Mapping[Reason, Ending] = {
-    Reason.OK: Ending.SUCCESS,
-    Reason.NOT_MODIFIED: Ending.SUCCESS,
-    Reason.HTML_ONLY: Ending.SUCCESS,
-    Reason.RETRY_AFTER: Ending.RETRYABLE,
-    Reason.BACKOFF: Ending.RETRYABLE,
-    Reason.BREAKER_OPEN: Ending.RETRYABLE,
-    Reason.ROBOTS_UNAVAILABLE: Ending.RETRYABLE,
-    Reason.TIMEOUT: Ending.RETRYABLE,
-    Reason.CONN_ERROR: Ending.RETRYABLE,
-    Reason.SIZE_MISMATCH: Ending.RETRYABLE,
-    Reason.TRUNCATED: Ending.RETRYABLE,
-    Reason.PROTOCOL_ERROR: Ending.RETRYABLE,
-    Reason.HTTP_5XX: Ending.RETRYABLE,
-    Reason.RATE_LIMITED: Ending.RETRYABLE,
-    Reason.BAD_ANSWER: Ending.RETRYABLE,
-    Reason.INTERRUPTED: Ending.RETRYABLE,
-    Reason.BUDGET_SPENT: Ending.RETRYABLE,
-    Reason.INTERNAL_ERROR: Ending.TERMINAL,
-    Reason.TLS_ERROR: Ending.TERMINAL,
-    Reason.TOO_LARGE: Ending.TERMINAL,
-    Reason.CHECKSUM_MISMATCH: Ending.TERMINAL,
-    Reason.UNEXPECTED_CT: Ending.TERMINAL,
-    Reason.REDIRECT_LOOP: Ending.TERMINAL,
-    Reason.BLOCKED_COOKIE: Ending.TERMINAL,
-    Reason.BLOCKED_CAPTCHA: Ending.TERMINAL,
-    Reason.BLOCKED_LOGIN: Ending.TERMINAL,
-    Reason.BLOCKED_POW: Ending.TERMINAL,
-    Reason.BLOCKED_WAF: Ending.TERMINAL,
-    Reason.PDF_CORRUPT: Ending.TERMINAL,
-    Reason.WRONG_PAPER: Ending.TERMINAL,
-    Reason.VALIDATOR_LIMIT: Ending.TERMINAL,
-    Reason.HTTP_4XX: Ending.TERMINAL,
-    Reason.NO_PDF_LINK: Ending.TERMINAL,
-    Reason.WRONG_CAPTURE: Ending.TERMINAL,
-    Reason.NO_CANDIDATE: Ending.TERMINAL,
-    Reason.ROBOTS: Ending.NEVER,
-    Reason.POLICY_TYPE: Ending.NEVER,
-    Reason.POLICY_SIZE: Ending.NEVER,
-    Reason.POLICY_VERSION: Ending.NEVER,
-    Reason.POLICY_LICENSE: Ending.NEVER,
-    Reason.BLOCKED_ADDRESS: Ending.NEVER,
-    Reason.BLOCKED_SCHEME: Ending.NEVER,
-    Reason.DUPLICATE_URL_GLOBAL: Ending.NEVER,
-    Reason.WORK_DELETED: Ending.NEVER,
-    Reason.DRY_RUN: Ending.NEVER,
-}
+    OK = "ok", Ending.SUCCESS
+    NOT_MODIFIED = "not-modified", Ending.SUCCESS
+    RETRY_AFTER = "retry-after", Ending.RETRYABLE
+    BACKOFF = "backoff", Ending.RETRYABLE
+    BREAKER_OPEN = "breaker-open", Ending.RETRYABLE  # the host failed again and again and is left alone
+    ROBOTS = "robots", Ending.NEVER
+    ROBOTS_UNAVAILABLE = "robots-unavailable", Ending.RETRYABLE
+    POLICY_TYPE = "policy-type", Ending.NEVER
+    POLICY_SIZE = "policy-size", Ending.NEVER
+    POLICY_VERSION = "policy-version", Ending.NEVER
+    POLICY_LICENSE = "policy-license", Ending.NEVER
+    BUDGET_SPENT = "budget-spent", Ending.RETRYABLE  # a paid route may spend no more today
+    TIMEOUT = "timeout", Ending.RETRYABLE
+    CONN_ERROR = "conn-error", Ending.RETRYABLE
+    TLS_ERROR = "tls-error", Ending.TERMINAL
+    PROTOCOL_ERROR = "protocol-error", Ending.RETRYABLE
+    TOO_LARGE = "too-large", Ending.TERMINAL
+    UNEXPECTED_CT = "unexpected-ct", Ending.TERMINAL
+    SIZE_MISMATCH = "size-mismatch", Ending.RETRYABLE
+    TRUNCATED = "truncated", Ending.RETRYABLE
+    CHECKSUM_MISMATCH = "checksum-mismatch", Ending.TERMINAL
+    REDIRECT_LOOP = "redirect-loop", Ending.TERMINAL
+    BLOCKED_ADDRESS = "blocked-address", Ending.NEVER
+    BLOCKED_SCHEME = "blocked-scheme", Ending.NEVER
+    BLOCKED_COOKIE = "blocked-cookie", Ending.TERMINAL
+    BLOCKED_CAPTCHA = "blocked-captcha", Ending.TERMINAL
+    BLOCKED_LOGIN = "blocked-login", Ending.TERMINAL
+    BLOCKED_POW = "blocked-pow", Ending.TERMINAL
+    BLOCKED_WAF = "blocked-waf", Ending.TERMINAL
+    PDF_CORRUPT = "pdf-corrupt", Ending.TERMINAL
+    WRONG_PAPER = "wrong-paper", Ending.TERMINAL  # a whole file, but not of this work; the evidence is on the row
+    VALIDATOR_LIMIT = "validator-limit", Ending.TERMINAL  # looking into the file went past the limits of its check
+    HTTP_4XX = "http-4xx", Ending.TERMINAL  # not there, or not for us; the exact status is on the row
+    HTTP_5XX = "http-5xx", Ending.RETRYABLE
+    RATE_LIMITED = "rate-limited", Ending.RETRYABLE  # a 429 outlived its retries
+    BAD_ANSWER = "bad-answer", Ending.RETRYABLE  # a provider answered with something that is not what its API promises
+    NO_PDF_LINK = "no-pdf-link", Ending.TERMINAL
+    WRONG_CAPTURE = "wrong-capture", Ending.TERMINAL  # an archive replayed another moment than was asked for
+    NO_CANDIDATE = "no-candidate", Ending.TERMINAL  # no resolver knows a copy
+    WORK_DELETED = "work-deleted", Ending.NEVER  # OpenAlex has removed the work since
+    DUPLICATE_URL_GLOBAL = "duplicate-url-global", Ending.NEVER
+    HTML_ONLY = "html-only", Ending.SUCCESS
+    DRY_RUN = "dry-run", Ending.NEVER
+    INTERRUPTED = "interrupted", Ending.RETRYABLE
+    INTERNAL_ERROR = "internal-error", Ending.TERMINAL  # a fault of ours; the stack trace is in the log
 
 
-ITS_TURN = "its turn under the limit"  # why a work waits that nobody refused; the other waits are named by their Reason
+ITS_TURN = "its turn under the limit"  # why a work waits that no host refused; other waits are named by their Reason
 
 
 class Kind(StrEnum):
@@ -225,9 +185,8 @@ class DownloadOutcome:
         return self.ok and self.classification is Classification.SKIP
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a query in SQL gave."""
+class Answer(NamedTuple):
+    """The result of a query in SQL."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

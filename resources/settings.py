@@ -18,19 +18,10 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from resources import layers
 from resources.errors import ExplainedError
 from resources.http.redact import redact_url
-from resources.layers import (
-    CONFIG_VARIABLE,
-    ENV_PREFIXES,
-    SECRET_PREFIX,
-    KeyPath,
-    SourcedValue,
-    read_environment,
-    read_file,
-    read_overrides,
-    read_policy,
-)
+from resources.layers import CONFIG_VARIABLE, ENV_PREFIXES, SECRET_PREFIX, KeyPath, SourcedValue
 
 MASK = "***"
 
@@ -42,7 +33,7 @@ class Section(BaseModel):
 
 
 class SettingsError(ExplainedError):
-    """Everything that is wrong with the configuration, one sentence a problem."""
+    """Everything that is wrong with the configuration, one sentence per problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -85,12 +76,12 @@ def load(
     the presets that the key `policy` may name."""
     check = _Check(model)
     given = (
-        read_file(file, check.problems),
-        read_environment(env, aliases or {}, check.problems),
-        read_overrides(overrides or {}),
+        layers.read_file(file, check.problems),
+        layers.read_environment(env, aliases or {}, check.problems),
+        layers.read_overrides(overrides or {}),
     )
     tree: _Tree = {}
-    for layer in (read_policy(given, policies, check.problems), *given):
+    for layer in (layers.read_policy(given, policies, check.problems), *given):
         fitted = check.fit(model, layer, ())
         tree = _merged(tree, fitted if isinstance(fitted, dict) else {})
     try:
@@ -104,12 +95,12 @@ def load(
 
 
 def config_file(env: Mapping[str, str]) -> Path | None:
-    """The file that the environment names, if it names one."""
+    """The configuration file that the environment names, if any."""
     return next((Path(value) for name, value in env.items() if name.upper() == CONFIG_VARIABLE and value), None)
 
 
 class _Check:
-    """Finds the place of what was given in the model, and collects what has none."""
+    """Finds the field of the model for each given value, and collects the values that have none."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         self.problems: list[str] = []
@@ -130,7 +121,7 @@ class _Check:
                     tree[key] = self.fit(field.annotation if field else values, child, (*path, key))
             return {key: node for key, node in tree.items() if node is not None}
         if given.value is None and (values is not None or kind is model):
-            return None  # a heading whose lines are all commented out
+            return None  # a section whose lines are all commented out
         return replace(given, value=_value_or_text(kind, given), secret=SecretStr in (kind, *get_args(kind)))
 
     def _unknown(self, path: KeyPath, given: SourcedValue, siblings: Sequence[str]) -> None:
@@ -153,7 +144,7 @@ class _Check:
 
 
 def _value_or_text(kind: Any, given: SourcedValue) -> Any:
-    """`123` for a text field is the text 123, whatever the notation made of it."""
+    """The parsed value, or its text where the field takes only text: `123` for a text field is "123"."""
     value = given.plain()
     if given.text is None or isinstance(value, str):
         return value

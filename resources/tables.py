@@ -111,7 +111,13 @@ WORKS = Table(
 )
 
 _COPIES = ("works.locations", "works.urls", "works.doi", "works.arxiv_id", "works.pmcid")
-_CHOICE = (*_COPIES, "works.pmid", "works.oa_status", "works.agency", "works.has_content")  # of who is asked
+_CHOICE = (
+    *_COPIES,
+    "works.pmid",
+    "works.oa_status",
+    "works.agency",
+    "works.has_content",
+)  # decide which resolvers are queried
 _VERSION = "publishedVersion, acceptedVersion or submittedVersion, where known"
 
 PLANS = Table(
@@ -167,20 +173,17 @@ ATTEMPTS = Table(
     ),
     order={
         LAKE: (
+            *("run_id", "worker_id", "seq", "ts", "work_id", "resolver", "tier", "role", "host", "url"),
             *(
-                "run_id",
-                "worker_id",
-                "seq",
-                "ts",
-                "work_id",
-                "resolver",
-                "tier",
-                "role",
-                "host",
-                "url",
                 "canonical_url",
+                "verb",
+                "status",
+                "reason",
+                "http_status",
+                "content_type",
+                "elapsed_ms",
+                "bytes_written",
             ),
-            *("verb", "status", "reason", "http_status", "content_type", "elapsed_ms", "bytes_written"),
             *("content_length_hdr", "attempt", "retry_after_s", "cache_hit", "extra"),
         )
     },

@@ -14,7 +14,8 @@ from docstokg_assets.cli.data_folder import require_catalog
 from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import Load, TableFormatOption, with_settings
 from docstokg_assets.cli.output import RowFormat, print_rows
-from resources.catalog import Location, QueryRefused, run_readonly_query
+from resources.catalog.database import Location
+from resources.catalog.readonly_query import QueryRefused, run_readonly_query
 from resources.catalog.schema import metadata
 from resources.records import Answer
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.config import ContentDownloadConfig
-from resources.catalog import Catalog, Location, Run
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
+from resources.catalog.rows import Run
 
 DEMO = Path("data/demo")  # where `make demo` works
 

@@ -28,7 +28,6 @@ from docstokg_assets.cli.progress import Display, State, hosts_text
 from docstokg_assets.cli.report_commands import print_report
 from docstokg_assets.cli.run_session import print_remaining
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, STOPPING, StopSignals
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.engine.progress import Waiting, waiting_text
 from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.rendering import plural
@@ -36,6 +35,7 @@ from docstokg_assets.sandbox.handle import Sandbox, SandboxError
 from resources.catalog.catalog import Catalog
 from resources.lake.files import LakeFolder
 from resources.records import Reason
+from resources.scope import WorkScope
 
 app = typer.Typer()
 

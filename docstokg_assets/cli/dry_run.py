@@ -10,7 +10,7 @@ from rich.console import Console
 
 from docstokg_assets.cli.output import RowFormat, print_message, print_rows, stderr_console
 from docstokg_assets.reporting.rendering import plural
-from resources.catalog import Entry
+from resources.catalog.rows import Entry
 from resources.records import Answer
 
 _FIRST = 10

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 import typer
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
-from resources.layers import Override
+from resources.layers import SourcedValue
 from resources.settings import Loaded, config_file
 
 ConfigOption = Annotated[
@@ -102,8 +102,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 
 def overrides_from(**given: Any) -> Mapping[str, Any]:
-    """Dotted key → Override for the options that were given; None, and `no_robots=False`, mean not given."""
-    overrides: dict[str, Override] = {}
+    """Dotted key → SourcedValue for the options that were given; None, and `no_robots=False`, mean not given."""
+    overrides: dict[str, SourcedValue] = {}
     for name, value in given.items():
         key, flag = _SETTINGS[name].key, _SETTINGS[name].flag
         if value is None or (name == "no_robots" and not value):
@@ -114,7 +114,7 @@ def overrides_from(**given: Any) -> Mapping[str, Any]:
             value = [part.strip() for part in value.split(",") if part.strip()]
         elif name == "head_precheck":
             flag = flag.split("/")[0 if value else 1]
-        overrides[key] = Override(value, f"command line {flag}")
+        overrides[key] = SourcedValue(value, f"command line {flag}")
     return overrides
 
 

@@ -16,10 +16,10 @@ from docstokg_assets.cli.data_folder import open_catalog, require_run, run_and_r
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, RunOption, YearOption, with_settings
 from docstokg_assets.cli.output import MAX_TABLE_ROWS, RowFormat, print_message, print_rows
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import QueryError, export_new_rows, query_lake
 from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.report import Report
+from resources.scope import WorkScope
 
 app = typer.Typer()
 

@@ -15,12 +15,12 @@ from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import DeadlineOption, Load, RunOption, with_settings
 from docstokg_assets.cli.progress import RunDisplay
 from docstokg_assets.cli.run_session import RunSession, disk_errors, load_with_contact
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.reporting.rendering import first_few, plural
 from docstokg_assets.runs import resume as resuming
 from docstokg_assets.runs.resume import FilterError, Selection, failed_lines, still_lost
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
+from resources.scope import WorkScope
 
 app = typer.Typer()
 

@@ -196,7 +196,7 @@ def _run(session: RunSession, source: Source, format: RowFormat) -> int:
 
     session.drain(run, list_works, run.own_works)
     if session.dry_run:
-        print_candidates(catalog.entries(run_id=run.run_id), format)
+        print_candidates(catalog.entries(settled_by=run.run_id), format)
     _print_skipped(session.console, collected.set_aside)
     if collected.error is not None:
         session.print(f"the list of works is incomplete: {collected.error}")

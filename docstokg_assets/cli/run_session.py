@@ -20,15 +20,15 @@ from docstokg_assets.cli.output import print_message, stderr_console
 from docstokg_assets.cli.progress import ConsoleLogHandler, RunDisplay
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, StopSignals
 from docstokg_assets.config import ContentDownloadConfig, require_contact
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.engine.progress import PassResult
 from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.rendering import format_time, plural
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services
-from resources.catalog import QueueCounts
 from resources.catalog.catalog import Catalog
+from resources.catalog.rows import QueueCounts
 from resources.errors import ExplainedError
+from resources.scope import WorkScope
 from resources.whole_file import disk_trouble
 
 _SUMMARY = ("How works ended", "Waiting", "Files and folders")  # of the tables in summary.md
@@ -117,7 +117,7 @@ class RunSession:
         except Exception:
             logging.getLogger(__name__).warning("could not write the report", exc_info=True)
             return
-        if services.catalog.outcome_counts(run_id=run.run_id):
+        if services.catalog.outcome_counts(settled_by=run.run_id):
             Console().print(reports.to_terminal(built, only=_SUMMARY))
 
     def exit_code(self, *, incomplete: bool) -> int:

@@ -17,7 +17,6 @@ from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.assets.run_metrics import run_metrics
 from docstokg_assets.defs.metadata import ui_table
 from docstokg_assets.defs.steps import configuration, handle_step_errors
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.reporting.metrics import SLOS, Verdict, compute_slis, evaluate, stored_verdicts
@@ -27,6 +26,7 @@ from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Entry
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource
 from resources.records import Classification, Kind
+from resources.scope import WorkScope
 
 SAMPLE = 200  # files of a year that are read again: enough to see a fault of ours, little enough for every run
 

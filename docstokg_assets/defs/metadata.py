@@ -11,7 +11,7 @@ import dagster as dg
 from docstokg_assets.lake.writer import SCHEMAS
 from docstokg_assets.reporting.reasons import REASON_TEXT
 from resources.catalog.rows import OutcomeCount
-from resources.records import ENDINGS, Reason
+from resources.records import Reason
 from resources.tables import LAKE_TABLES, YEAR, Into
 
 Cell = str | int | float | bool | None
@@ -70,7 +70,7 @@ def outcome_table(outcomes: Iterable[OutcomeCount]) -> dg.TableMetadataValue:
     return ui_table(
         {"works": "int", "reason": "string", "in words": "string", "ends": "string", "what to do": "string"},
         [
-            (count, str(reason), REASON_TEXT[reason].meaning, str(ENDINGS[reason]), REASON_TEXT[reason].remedy)
+            (count, str(reason), REASON_TEXT[reason].meaning, str(reason.ending), REASON_TEXT[reason].remedy)
             for reason, count in works.most_common()
         ],
     )

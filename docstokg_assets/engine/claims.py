@@ -25,7 +25,7 @@ _RESCAN_SHARE = 40.0  # the pause after such a claim is at least so many times a
 
 
 class Claims:
-    """For the dispatcher's thread only. `take` is `Catalog.claim_behind` for the works of a pass and their owner."""
+    """For the dispatcher's thread only. `take` is `Catalog.claim` for the works of a pass and their owner."""
 
     def __init__(self, take: Callable[..., Claimed], scheduler: Scheduler, hosts: HostStateCache, clock: Clock) -> None:
         self._take, self._scheduler, self._hosts, self._clock = take, scheduler, hosts, clock

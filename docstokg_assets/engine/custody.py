@@ -121,7 +121,7 @@ def settle_files(catalog: Catalog, store: ArtifactStore, entry: Finished | Parke
     unneeded = list(entry.made)
     if recorded and isinstance(entry, Finished):
         named = (entry.outcome.path, *entry.outcome.html_paths)
-        unneeded = [path for path in (*entry.made, *entry.lets_go) if path not in named]
+        unneeded = [path for path in (*entry.made, *entry.superseded) if path not in named]
     if not unneeded or (recorded and isinstance(entry, Parked)):
         return
     try:

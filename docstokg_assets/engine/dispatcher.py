@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.claims import TICK_S, Claims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
@@ -35,13 +34,13 @@ from docstokg_assets.engine.search_state import NextTry, SearchState, next_try
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
-from resources.catalog.claims import Scope
 from resources.catalog.rows import Finished, Parked, QueueItem
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import Interrupted
 from resources.http.exchange import Pause, RequestPolicy, Send
 from resources.records import DownloadOutcome, Reason
+from resources.scope import WorkScope
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +72,8 @@ class Dispatcher:
         self._owner, self._run_id, self._config_hash = owner, run_id, config_hash
         self._clock, self._stop, self._on_progress = clock, stop, on_progress
         self._scheduler = Scheduler(client.limiter, clock, workers=workers, park_after_s=settings.park_after_s)
-        self._works = Scope(scope.year, scope.run_id)
-        take = partial(catalog.claim_behind, owner, lease_s=settings.lease_s, scope=self._works)
+        self._works = scope
+        take = partial(catalog.claim, owner, lease_s=settings.lease_s, scope=self._works)
         self._claims = Claims(take, self._scheduler, client.hosts, clock)
         self._workers, self._most_open = WorkerPool(client, workers, clock), most_open(workers)
         self._driver = TaskDriver(client, policies, self._workers.post)
@@ -341,7 +340,7 @@ class Dispatcher:
                 plan_hash=state.plan_hash or task.item.plan_hash,
                 claimed_plan_hash=task.item.plan_hash,
                 made=tuple(state.files.made),
-                lets_go=state.files.superseded_by(outcome),
+                superseded=state.files.superseded_by(outcome),
                 lost_file=state.replaces is not None,
             )
         )

@@ -41,7 +41,7 @@ from resources.http.canonical import host_of
 from resources.http.errors import BreakerOpen, HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
-from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason, Status
+from resources.records import Classification, DownloadOutcome, Ending, Kind, Reason, Status
 
 _GONE = frozenset({404, 410})
 _UNWELCOME = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
@@ -279,7 +279,7 @@ class _WorkSearch:
         except Interrupted:
             raise
         except HttpError as error:
-            if ENDINGS[error.reason] is Ending.RETRYABLE:
+            if error.reason.ending is Ending.RETRYABLE:
                 return True
             state.fail(candidate, error.reason, note=str(error))
             return False

@@ -19,7 +19,7 @@ from resources.http.canonical import host_of
 from resources.http.errors import HttpError
 from resources.http.messages import Response
 from resources.http.redact import carries_credentials, without_credentials
-from resources.records import ENDINGS, Classification, DownloadOutcome, Ending, Kind, Reason
+from resources.records import Classification, DownloadOutcome, Ending, Kind, Reason
 
 # A host that is still broken after its first pause may stay so for long; the work then ends with a retry time.
 MAX_WAITS = 1
@@ -58,7 +58,7 @@ class Failure:
 
     @property
     def is_retryable(self) -> bool:
-        return ENDINGS[self.reason] is Ending.RETRYABLE
+        return self.reason.ending is Ending.RETRYABLE
 
     @property
     def is_refusal(self) -> bool:
@@ -298,7 +298,7 @@ def conclude(state: SearchState) -> DownloadOutcome:
     return DownloadOutcome(
         ok=False,
         path=None,
-        classification=Classification.SKIP if ENDINGS[best.reason] is Ending.NEVER else Classification.ERROR,
+        classification=Classification.SKIP if best.reason.ending is Ending.NEVER else Classification.ERROR,
         reason=best.reason,
         kind=best.kind,
         url=best.url,

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from docstokg_assets.lake.connection import MEMORY, SPILL, connect_bounded, explain_lake_errors
 from docstokg_assets.lake.writer import SCHEMAS, Exported, LakeWriter, export_manifest
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 from resources.errors import ExplainedError
 from resources.lake.files import LakeFiles, LakeFolder, quoted
 from resources.records import Answer

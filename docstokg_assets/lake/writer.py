@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from ulid import ULID
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 from resources.catalog.queries import Columns
 from resources.lake.files import LakeError, LakeFiles
 from resources.tables import LAKE_TABLES, OUTCOMES, Column, Into, Type

@@ -18,8 +18,8 @@ from docstokg_assets.domain.works import Work
 from docstokg_assets.reporting.reasons import FLAG_TEXT, NO_ACTION, REASON_TEXT
 from docstokg_assets.reporting.rendering import first_few, format_time, plural, printable, wrap
 from docstokg_assets.resolvers.registry import Resolver
-from resources.catalog.rows import Entry, QueuedWork
-from resources.records import ENDINGS, AttemptRecord, Ending, Reason, Status
+from resources.catalog.rows import Entry, QueueItem
+from resources.records import AttemptRecord, Ending, Reason, Status
 
 REASONS_PAGE = "docs/reasons.md"
 _BREAKER = frozenset({Status.BREAKER_OPEN, Status.BREAKER_HALF_OPEN, Status.BREAKER_CLOSED})
@@ -101,7 +101,7 @@ def _without_version(identifier: Identifier) -> str:
 
 
 def explain(
-    queued: QueuedWork,
+    queued: QueueItem,
     entry: Entry | None,
     attempts: Sequence[AttemptRecord],
     resolvers: Sequence[Resolver],
@@ -136,18 +136,18 @@ def explain(
 
 
 def _succeeded(entry: Entry | None) -> bool:
-    return entry is not None and ENDINGS[entry.reason] is Ending.SUCCESS
+    return entry is not None and entry.reason.ending is Ending.SUCCESS
 
 
-def _waits(queued: QueuedWork, now: float) -> bool:
+def _waits(queued: QueueItem, now: float) -> bool:
     return queued.state in ("queued", "retry") and queued.not_before > now
 
 
-def _reason(queued: QueuedWork, entry: Entry | None, now: float) -> str | None:
+def _reason(queued: QueueItem, entry: Entry | None, now: float) -> str | None:
     return str(entry.reason) if entry is not None else queued.wait_reason if _waits(queued, now) else None
 
 
-def _ending(queued: QueuedWork, entry: Entry | None, reason: str | None, now: float) -> str:
+def _ending(queued: QueueItem, entry: Entry | None, reason: str | None, now: float) -> str:
     if entry is not None and _succeeded(entry):
         size = f", {entry.bytes:,} bytes" if entry.bytes else ""
         terms = "".join(f", {term}" for term in (entry.version, entry.license) if term)
@@ -192,7 +192,7 @@ def _why(
 
 def _help(
     work: Work,
-    queued: QueuedWork,
+    queued: QueueItem,
     entry: Entry | None,
     reason: str | None,
     resolvers: Sequence[Resolver],
@@ -222,7 +222,7 @@ def _help(
 # -- the requests ------------------------------------------------------------------------------------------------------
 
 
-def _failures(queued: QueuedWork, entry: Entry | None) -> dict[str, str]:
+def _failures(queued: QueueItem, entry: Entry | None) -> dict[str, str]:
     """URL → reason, for failures that were only found when the response was read: a wall, a page without a link."""
     found = {}
     if entry is not None and not _succeeded(entry):

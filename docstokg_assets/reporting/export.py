@@ -14,11 +14,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import BATCH_ROWS
 from docstokg_assets.reporting.rendering import csv_cell, iso
 from resources.lake.files import LakeFiles
+from resources.scope import WorkScope
 
 
 class ExportFormat(StrEnum):

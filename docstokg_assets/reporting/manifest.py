@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from docstokg_assets.reporting.rendering import csv_cell, iso
-from resources.catalog import Entry
+from resources.catalog.rows import Entry
 from resources.records import MANIFEST_SCHEMA_VERSION, AttemptRecord, Classification, Reason, Status
 from resources.tables import ATTEMPTS, OUTCOMES, Column, Into, Type
 from resources.whole_file import whole_file

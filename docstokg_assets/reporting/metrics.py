@@ -15,9 +15,9 @@ from typing import Any
 
 import duckdb
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.reporting.manifest import metrics_summary
 from resources.records import Reason
+from resources.scope import WorkScope
 
 # A download error for one of these was found out before anything was sent.
 _NOTHING_SENT = (Reason.REDIRECT_LOOP, Reason.BLOCKED_ADDRESS, Reason.BLOCKED_SCHEME, Reason.RETRY_AFTER)

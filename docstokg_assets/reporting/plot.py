@@ -8,7 +8,7 @@ from html import escape
 from itertools import accumulate
 
 from docstokg_assets.reporting.metrics import Share, Slis
-from resources.records import ENDINGS, Ending, Reason
+from resources.records import Ending, Reason
 
 _COLOURS = {Ending.SUCCESS: "#16a34a", Ending.RETRYABLE: "#d97706", Ending.TERMINAL: "#94a3b8", Ending.NEVER: "#64748b"}
 _INK, _PALE, _SAVED = "#0f172a", "#e2e8f0", "#4f46e5"
@@ -47,7 +47,7 @@ Row = tuple[str, Sequence[tuple[float, str]], str]  # label, overlaid bars as (s
 def _endings(reasons: Sequence[tuple[str, int]], finished: int) -> Iterator[Row]:
     most = max((count for _, count in reasons), default=1)
     for name, count in reasons:
-        yield name, [(count / most, _COLOURS[ENDINGS[Reason(name)]])], f"{count:,}  ({count / max(1, finished):.1%})"
+        yield name, [(count / most, _COLOURS[Reason(name).ending])], f"{count:,}  ({count / max(1, finished):.1%})"
 
 
 def _shares(shares: Sequence[Share]) -> Iterator[Row]:

@@ -1,6 +1,6 @@
 """The meaning of every reason token and what to do about it. `docs/reasons.md` is generated from this table.
 
-`ENDINGS` in `resources.records` decides how a reason ends a work; a test keeps tokens, table and page in step.
+`Reason.ending` in `resources.records` decides how a reason ends a work; a test keeps tokens, table and page in step.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from docstokg_assets.domain.pdf_match import Flag
-from resources.records import ENDINGS, Ending, Reason, Status
+from resources.records import Ending, Reason, Status
 
 
 class Explanation(NamedTuple):
@@ -164,7 +164,7 @@ def reasons_page() -> str:
         "| Reason | Meaning | Ends | What to do |",
         "|--|--|--|--|",
         *(
-            f'| <a id="{reason}"></a>`{reason}` | {means} | {ENDINGS[reason]} | {remedy} |'
+            f'| <a id="{reason}"></a>`{reason}` | {means} | {reason.ending} | {remedy} |'
             for reason, (means, remedy) in REASON_TEXT.items()
         ),
         "",

@@ -16,7 +16,6 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake, views_file
 from docstokg_assets.reporting.metrics import (
     SLOS,
@@ -39,10 +38,11 @@ from docstokg_assets.reporting.rendering import (
     printable,
     rich_table,
 )
-from resources.catalog import Catalog, ParkedGroup, QueueCounts
-from resources.catalog.rows import Entry
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Entry, ParkedGroup, QueueCounts
 from resources.lake.files import LakeFiles
-from resources.records import ENDINGS, Ending, Reason
+from resources.records import Ending, Reason
+from resources.scope import WorkScope
 
 TITLE = "Content download report"
 TOP_HOSTS = 12
@@ -104,7 +104,7 @@ def build_report(
     waiting = [*catalog.parked(scope.year, scope.run_id), *_to_retry(catalog.entries_of(retried))]
     waiting.sort(key=lambda group: (-group.count, group.group or ""))
     queue = catalog.queue_counts(scope.year, scope.run_id)
-    ended = catalog.outcome_counts(scope.year, of_run=scope.run_id)
+    ended = catalog.outcome_counts(scope.year, scope.run_id)
     with_full_text = sum(n.count for n in ended if n.reason in (Reason.OK, Reason.NOT_MODIFIED))
     files = _files(lake, data_root, artifact_root or data_root, scope, catalog)
     return Report(scope, now, slis, evaluate(slis), queue, with_full_text, waiting, data_root, files, summary)
@@ -118,7 +118,7 @@ def _to_retry(entries: Iterable[Entry]) -> Iterator[ParkedGroup]:
     due: dict[tuple[str | None, str], list[float]] = {}
     for entry in entries:
         failures = [{"reason": entry.reason, "url": entry.url}, *entry.meta.get("others", ())]
-        retryable = (failure for failure in failures if ENDINGS[Reason(failure["reason"])] is Ending.RETRYABLE)
+        retryable = (failure for failure in failures if Reason(failure["reason"]).ending is Ending.RETRYABLE)
         failure = next(retryable, failures[0])
         host = urlsplit(failure["url"] or "").hostname
         due.setdefault((host, str(failure["reason"])), []).append(entry.retry_at or 0.0)
@@ -224,7 +224,7 @@ def _objectives(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
 def _endings(slis: Slis) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for token, count in slis.reasons.items():
-        ending, (meaning, remedy), share = ENDINGS[Reason(token)], REASON_TEXT[Reason(token)], count / slis.finished
+        ending, (meaning, remedy), share = Reason(token).ending, REASON_TEXT[Reason(token)], count / slis.finished
         words = meaning if ending is Ending.SUCCESS else f"{meaning} → {remedy}"
         rows.append((token, f"{count:,}", format_value(share, "share"), bar(share), str(ending), words))
     return rows
@@ -290,7 +290,7 @@ def to_json(report: Report) -> str:
         "retries": {str(n): count for n, count in slis.retries.items()},
         "objectives": report.verdicts,
         "reasons": [
-            {"reason": token, "works": count, "ends": ENDINGS[Reason(token)], **REASON_TEXT[Reason(token)]._asdict()}
+            {"reason": token, "works": count, "ends": Reason(token).ending, **REASON_TEXT[Reason(token)]._asdict()}
             for token, count in slis.reasons.items()
         ],
         "by_tier": slis.by_tier,

@@ -12,7 +12,8 @@ from typing import Any
 
 from docstokg_assets.reporting.manifest import metrics_summary, write_last_csv, write_metrics
 from docstokg_assets.reporting.sinks import CsvSink, JsonlSink, replacing
-from resources.catalog import Catalog, Run, StoredAttempt
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Run, StoredAttempt
 from resources.whole_file import whole_file
 
 MANIFEST, ATTEMPTS = "manifest.jsonl", "attempts.csv"
@@ -65,7 +66,7 @@ def rebuild_lines(catalog: Catalog, folder: Path, run: Run) -> int:
                 jsonl.log_attempt(stored.record, ends.get(stored.record.work_id or ""))
                 rows.log_attempt(stored.record)
             count += len(page)
-        for entry in catalog.entries(run_id=run.run_id):
+        for entry in catalog.entries(settled_by=run.run_id):
             jsonl.log_outcome(entry)
         if run.summary is not None:
             jsonl.log_summary(run.summary)

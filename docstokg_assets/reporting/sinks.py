@@ -26,7 +26,7 @@ import orjson
 
 from docstokg_assets.reporting.manifest import attempt_failed, csv_cells, manifest_row, outcome_row, summary_row
 from docstokg_assets.reporting.rendering import printable
-from resources.catalog import Entry
+from resources.catalog.rows import Entry
 from resources.otlp import Event, OtlpError, OtlpLogs
 from resources.records import AttemptRecord, Classification
 from resources.tables import ATTEMPTS, Into

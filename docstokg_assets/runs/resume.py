@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from docstokg_assets.domain.identifiers import parse_identifier
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.search_state import KEPT
 from resources.artifacts.store import QUARANTINE, ArtifactStore, NameTaken, Unreadable
-from resources.catalog import Catalog, Entry
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Entry
 from resources.http.canonical import canonical_url
 from resources.http.redact import carries_credentials
-from resources.records import ENDINGS, Classification, Ending, Kind, Reason
+from resources.records import Classification, Ending, Kind, Reason
+from resources.scope import WorkScope
 
 _AT_ONCE = 200
 _FILES = frozenset({Kind.PDF, Kind.PDF_UNKNOWN, Kind.XML})
@@ -74,7 +75,7 @@ def force(catalog: Catalog, scope: WorkScope, selection: Selection) -> int:
     """Reopen the selected works, to be searched for again from the start; returns how many."""
     ends = (end for end in _entries(catalog, scope) if selection.holds(end))
     # `fresh` ignores the HTTP cache, because its answers led to the outcome that is searched for again.
-    return catalog.reopen_with((end.work_id, {**_files_in_progress(catalog, end), "fresh": True}) for end in ends)
+    return catalog.reopen((end.work_id, {**_files_in_progress(catalog, end), "fresh": True}) for end in ends)
 
 
 @dataclass(slots=True)
@@ -139,7 +140,7 @@ def verify(
                 aside = {_free_name(store, file): file.path for file in bad}
                 replaces = {"path": bad[0].path, "sha256": bad[0].sha256, "found": bad[0].found}
                 progress = {**_files_in_progress(catalog, end), "replaces": replaces, "aside": aside}
-                if catalog.reopen_with([(work_id, progress)], only_done=True):  # now the catalog knows where they are
+                if catalog.reopen([(work_id, progress)], only_done=True):  # now the catalog knows where they are
                     for place, path in aside.items():
                         _set_aside(catalog, store, work_id, path, place)
                     (verified.missing if bad[0].found is None else verified.damaged).append(work_id)
@@ -208,7 +209,7 @@ def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
             else:
                 yield end.work_id, {**_files_in_progress(catalog, end), "kept": kept, "fresh": True}
 
-    reopened = catalog.reopen_with(copies(), only_done=True)  # not those that are being fetched again
+    reopened = catalog.reopen(copies(), only_done=True)  # not those that are being fetched again
     return reopened, unknown
 
 
@@ -240,8 +241,8 @@ def failed_lines(catalog: Catalog, scope: WorkScope) -> Iterator[str]:
 
 
 def _succeeded(end: Entry) -> bool:
-    return ENDINGS[end.reason] is Ending.SUCCESS
+    return end.reason.ending is Ending.SUCCESS
 
 
 def _entries(catalog: Catalog, scope: WorkScope) -> Iterator[Entry]:
-    return catalog.entries(of_run=scope.run_id, year=scope.year)
+    return catalog.entries(year=scope.year, run_id=scope.run_id)

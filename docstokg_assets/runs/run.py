@@ -18,7 +18,6 @@ from ulid import ULID
 
 from docstokg_assets.config import ContentDownloadConfig, config_hash
 from docstokg_assets.domain.pdf_match import Verdict, validate_pdf
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.dispatcher import Dispatcher
 from docstokg_assets.engine.progress import PassResult, Progress
@@ -39,6 +38,7 @@ from resources.http.exchange import RequestPolicy
 from resources.otlp import OtlpLogs
 from resources.pdf import PdfInspector
 from resources.processes import process_is_gone
+from resources.scope import WorkScope
 from resources.settings import SettingsError
 
 log = logging.getLogger(__name__)

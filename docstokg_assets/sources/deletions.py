@@ -19,7 +19,7 @@ from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import NewItem
 from resources.lake.files import LakeFiles
-from resources.records import ENDINGS, Ending, Reason
+from resources.records import Ending, Reason
 
 # Numbers instead of texts: of a million works they take 8 MB.
 _NUMBERS = """
@@ -60,7 +60,7 @@ def without_deleted(
     for batch in in_batches(works):
         gone = {work.work_id: work for work in batch if work.work_id in deleted}
         if gone:
-            stored = {e.work_id for e in catalog.entries_of(gone) if ENDINGS[e.reason] is Ending.SUCCESS}
+            stored = {e.work_id for e in catalog.entries_of(gone) if e.reason.ending is Ending.SUCCESS}
             ended.kept += len(stored)
             ended.works += len(gone) - len(stored)
             catalog.enqueue(_ending(gone[i], deleted[i]) for i in gone.keys() - stored)

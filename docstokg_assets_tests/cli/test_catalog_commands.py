@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from docstokg_assets.config import load_config
 from docstokg_assets_tests.support.program import Ended, Place
 from docstokg_assets_tests.support.servers import Postgres
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 from resources.records import Classification
 
 WORKS_PER_YEAR = 20
@@ -72,7 +72,8 @@ def assert_requests_are_counted_by(groups: tuple[str, ...], pulled: Place, conte
     """Every group as counted by hand of what was sent and answered, which an answer from the cache was not; in the table too."""
     settings = load_config(pulled.config, {}, {"data_root": str(pulled.out)}).value
     with Catalog.open(settings.catalog_location) as catalog:
-        catalog.reopen([end.work_id for end in catalog.entries() if end.classification is not Classification.SUCCESS])
+        failed = [end.work_id for end in catalog.entries() if end.classification is not Classification.SUCCESS]
+        catalog.reopen((work_id, None) for work_id in failed)
     again = ("resume", "--config", str(pulled.config), "--out", str(pulled.out))
     assert content(*again).code in (0, 3)  # much of what was asked before comes from the cache
     columns = "tier, resolver, host, http_status, work_id"

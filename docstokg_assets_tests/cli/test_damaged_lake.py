@@ -14,7 +14,6 @@ import pytest
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.defs.steps import translate_step_errors
 from docstokg_assets.domain.plans import plan_columns
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.lake.views import export_new_rows, open_lake
 from docstokg_assets.lake.writer import LakeWriter, work_columns
@@ -25,9 +24,11 @@ from docstokg_assets.resolvers.registry import make_plan
 from docstokg_assets.runs.repair import repair_lake
 from docstokg_assets.runs.services import resolvers_of
 from docstokg_assets_tests.support.telemetry import START
-from resources.catalog import Catalog, NewItem
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import NewItem
 from resources.lake.bucket import LakeBucket
 from resources.lake.files import LakeError, LakeFiles, LakeFolder
+from resources.scope import WorkScope
 
 if TYPE_CHECKING:
     from docstokg_assets_tests.support.program import Ended

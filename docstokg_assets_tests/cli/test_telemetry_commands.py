@@ -21,7 +21,7 @@ import docstokg_assets
 from docstokg_assets.lake.writer import SCHEMAS
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.collector import running
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
     from docstokg_assets_tests.support.program import Ended, Place

@@ -15,7 +15,8 @@ import yaml
 from docstokg_assets.domain.works import Work
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.configs import FAST, NAMED
-from resources.catalog import Catalog, NewItem
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import NewItem
 
 if TYPE_CHECKING:
     from docstokg_assets_tests.support.program import Ended

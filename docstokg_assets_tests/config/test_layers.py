@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field, SecretStr
 
-from resources.layers import Override
+from resources.layers import SourcedValue
 from resources.settings import (
     Loaded,
     Section,
@@ -62,7 +62,7 @@ def problems(tmp_path: Path, text: str | None = None, env: dict[str, str] | None
 def test_each_layer_wins_over_those_below_it_and_is_named_as_the_origin(tmp_path: Path) -> None:
     file = "workers: 2\nweb: {proxy: from-file, timeout: 3}\n"
     env = {"DTKG_WORKERS": "3", "DTKG_WEB__PROXY": "from-env"}
-    result = loaded(tmp_path, file, env, overrides={"workers": Override(4, "command line --workers")})
+    result = loaded(tmp_path, file, env, overrides={"workers": SourcedValue(4, "command line --workers")})
     assert (result.value.workers, result.value.web.proxy, result.value.web.timeout) == (4, "from-env", 3.0)
     assert result.value.web.verify is True
     assert result.origins == {
@@ -161,7 +161,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_one(tmp_path: Path, nam
 
 @pytest.mark.requirement("CFG-3")
 def test_an_unknown_override_is_refused(tmp_path: Path) -> None:
-    overrides = {"web.tmeout": Override(1, "command line --timeout")}
+    overrides = {"web.tmeout": SourcedValue(1, "command line --timeout")}
     assert problems(tmp_path, overrides=overrides) == [
         "command line --timeout: unknown key web.tmeout; did you mean web.timeout?"
     ]

@@ -12,7 +12,7 @@ from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.configs import ConfigFor
-from resources.layers import Override, policies_in
+from resources.layers import SourcedValue, policies_in
 from resources.settings import SettingsError
 
 PROJECT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def test_a_policy_is_laid_over_the_defaults_and_under_all_that_the_user_says(tmp
         "environment DTKG_RESOLVERS__ORDER",
     )
     loaded = load_config(
-        file, {"DTKG_POLICY": "computer_science"}, {"policy": Override("biomedicine", "command line --policy")}
+        file, {"DTKG_POLICY": "computer_science"}, {"policy": SourcedValue("biomedicine", "command line --policy")}
     )
     assert (loaded.value.policy, loaded.origin("resolvers.order")) == ("biomedicine", "policy biomedicine")
 

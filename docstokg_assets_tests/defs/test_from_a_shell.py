@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 
 from docstokg_assets.sandbox import Sandbox
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,7 @@ import pytest
 
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.support.operating import LAUNCH, OneMachine, backfill_of
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 
 TERMINATE = "mutation ($id: String!) { terminateRun(runId: $id, terminatePolicy: SAFE_TERMINATE) { __typename } }"
 TOLD = "query ($id: ID!) { logsForRun(runId: $id) { ... on EventConnection { events { ... on MessageEvent { message } } } } }"

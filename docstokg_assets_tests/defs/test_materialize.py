@@ -25,7 +25,7 @@ from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.sandbox import Sandbox
 from resources.artifacts.file_system import FileSystemStore
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 from resources.dagster_resources import (
     ArtifactStoreResource,
     CatalogResource,

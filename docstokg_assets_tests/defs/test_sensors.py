@@ -19,7 +19,9 @@ from docstokg_assets.defs import sensors
 from docstokg_assets.defs.jobs import collect_year, continue_year, drain
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox.snapshot import write_snapshot
-from resources.catalog import Catalog, NewItem
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import NewItem
+from resources.scope import WorkScope
 
 HOST = "api.openalex.org"
 NIGHT = dt.datetime(2025, 1, 20, 4, 0, tzinfo=dt.UTC)
@@ -298,9 +300,9 @@ def test_due_works_become_passes_over_their_years_and_a_drain_for_the_rest(queue
 
 @pytest.mark.requirement("ORC-2", "ORC-3")
 def test_works_that_wait_or_are_held_are_not_due_and_a_year_under_way_is_left_alone(queue: Catalog) -> None:
-    queue.claim("somebody", 4, 600, year=2024)
-    queue.claim("somebody", 4, 600, year=0)
-    queue.claim("somebody", 4, 600, year=1999)
+    queue.claim("somebody", 4, 600, WorkScope(2024))
+    queue.claim("somebody", 4, 600, WorkScope(0))
+    queue.claim("somebody", 4, 600, WorkScope(1999))
     with dg.DagsterInstance.ephemeral() as instance:
         requests = evaluate(sensors.works_due, instance=instance).run_requests
         assert [r.partition_key for r in requests] == ["2023"]
@@ -311,7 +313,7 @@ def test_works_that_wait_or_are_held_are_not_due_and_a_year_under_way_is_left_al
         )
         tick = evaluate(sensors.works_due, instance=instance)
         assert not tick.run_requests and tick.skip_message == "2023 is under way"
-        queue.claim("somebody", 4, 600, year=2023)
+        queue.claim("somebody", 4, 600, WorkScope(2023))
         assert evaluate(sensors.works_due, instance=instance).skip_message == "no work is due"
 
 

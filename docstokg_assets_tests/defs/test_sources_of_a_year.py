@@ -17,7 +17,7 @@ from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox import records as sandbox_records
 from docstokg_assets.sandbox.snapshot import write_snapshot
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 from resources.lake.files import LakeFolder
 from resources.records import Reason
 

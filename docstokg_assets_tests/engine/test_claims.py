@@ -10,9 +10,10 @@ import pytest
 from docstokg_assets.engine.claims import Claims
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets_tests.support.tasks import FakeLimiter
-from resources.catalog import Catalog, NewItem
-from resources.catalog.claims import Scope
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import NewItem
 from resources.http.host_state import HostStateCache
+from resources.scope import ALL_WORKS
 
 
 @pytest.mark.requirement("TRU-6", "HTTP-9")
@@ -21,7 +22,7 @@ def test_works_of_a_host_that_is_left_alone_are_claimed_when_nothing_else_is_due
 ) -> None:
     hosts = HostStateCache(catalog, fake_clock)
     scheduler = Scheduler(FakeLimiter().as_limiter(), fake_clock, workers=4, park_after_s=60.0)
-    claims = Claims(partial(catalog.claim_behind, "me", lease_s=600.0, scope=Scope()), scheduler, hosts, fake_clock)
+    claims = Claims(partial(catalog.claim, "me", lease_s=600.0, scope=ALL_WORKS), scheduler, hosts, fake_clock)
 
     def enqueue(prefix: str) -> None:
         groups = {"a": "ill.example", "b": "well.example"}

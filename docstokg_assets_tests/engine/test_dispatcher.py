@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig, load_config
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.progress import PassResult, Progress, waiting_text
 from docstokg_assets.engine.workers import GRACE_S
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services, open_services
-from resources.catalog import CatalogError
 from resources.catalog.catalog import Catalog
+from resources.catalog.errors import CatalogError
 from resources.catalog.rows import Claimed, NewItem, QueueItem
+from resources.scope import WorkScope
 
 PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
 
@@ -301,7 +301,7 @@ def test_a_transfer_that_is_longer_than_its_lease_stays_with_its_process(config_
             time.sleep(0.1)
         end = time.monotonic() + 6.0  # longer than the lease
         while time.monotonic() < end and not stolen:
-            stolen.extend(catalog.claim("a thief", 10, 60))
+            stolen.extend(catalog.claim("a thief", 10, 60).items)
             time.sleep(0.1)
         stop.set()
 
@@ -348,7 +348,7 @@ def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
 ) -> None:
     with open_services(config_of(rate_limit__policies=FAST)) as services, DownloadRun(services) as run:
         run.store_and_enqueue([work(1, "ill.example")])
-        real, plans = services.catalog.claim_behind, iter(["another"])
+        real, plans = services.catalog.claim, iter(["another"])
 
         def claim(*args: Any, **options: Any) -> Claimed:
             claimed = real(*args, **options)
@@ -356,7 +356,7 @@ def test_a_work_whose_plan_changes_while_it_is_tried_is_counted_once(
                 services.catalog.enqueue([NewItem("W1", 2024, 2024, claimed.items[0].record, plan, None)])
             return claimed
 
-        monkeypatch.setattr(services.catalog, "claim_behind", claim)
+        monkeypatch.setattr(services.catalog, "claim", claim)
         result = run.drain(run.own_works)
         tries = services.catalog.attempts_after(0, 100, run_id=run.run_id)
     assert len(tries) == 2

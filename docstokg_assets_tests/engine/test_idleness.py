@@ -17,7 +17,7 @@ from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.engine.progress import Progress
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services, open_services
-from resources.catalog.rows import Batch, Committed, QueueItem
+from resources.catalog.rows import Batch, Claimed, Committed
 
 PDF = b"%PDF-1.7\n" + b"x" * 4000 + b"\n%%EOF\n"
 FAST_HOSTS = [f"fast{n}.example" for n in range(5)]
@@ -133,10 +133,10 @@ def test_fault_59_slow_hosts_in_any_number_leave_the_fast_ones_their_room(
         _make_slow(services, slow_hosts, delay)
         claim, commit = catalog.claim, catalog.commit
 
-        def count_claims(*args: Any, **how: Any) -> list[QueueItem]:
-            items = claim(*args, **how)
-            claims.update(item.work_id for item in items)
-            return items
+        def count_claims(*args: Any, **how: Any) -> Claimed:
+            claimed = claim(*args, **how)
+            claims.update(item.work_id for item in claimed.items)
+            return claimed
 
         def count_parked(batch: Batch) -> Committed:
             if not stop.is_set():

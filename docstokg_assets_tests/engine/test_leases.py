@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from docstokg_assets.engine.claims import WorkLeases
-from resources.catalog import Catalog, NewItem
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import NewItem
 
 
 class TwoClocks:
@@ -45,7 +46,7 @@ def test_fault_50_leases_are_in_doubt_when_either_clock_has_run_on(
     assert not leases.are_due() and not leases.are_in_doubt()
     clock.seconds, clock.epoch = clock.seconds + monotonic, clock.epoch + wall
     assert leases.are_due() and leases.are_in_doubt()
-    assert catalog.claim("other", 1, 60)[0].work_id == "W0"
+    assert catalog.claim("other", 1, 60).items[0].work_id == "W0"
     assert leases.renew() == set()  # the claim has freed both
     assert not leases.are_due() and not leases.are_in_doubt()
 

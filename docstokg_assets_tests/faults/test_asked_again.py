@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.runs.resume import Selection, force, revalidate
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
+from resources.scope import WorkScope
 
 PAGE, FILE = "http://a.example/paper", "http://a.example/paper.pdf"
 WALL = b"<html><head><title>Just a moment...</title></head><body>Checking your browser</body></html>"

@@ -68,5 +68,5 @@ def test_fault_58_broken_links_do_not_put_off_the_good_ones_of_their_host(
             assert due < time.time() + OPEN_S + 4
             assert services.catalog.queue_counts().done == len(entries) - len(left) - len(bad)
             time.sleep(max(0.0, due - time.time()))
-        tries = {item.work_id: item.tries for item in services.catalog.claim("test", 99, 60)}
+        tries = {item.work_id: item.tries for item in services.catalog.claim("test", 99, 60).items}
         assert not tries and {entries[f"W{n:02}"].reason for n in bad} <= {"http-5xx", "breaker-open"}

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake import reader
 from docstokg_assets.lake import writer as lake_module
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
 from docstokg_assets.reporting.metrics import compute_slis, run_summary
 from docstokg_assets_tests.support.servers import LossyProxy
-from resources.catalog import Batch, Catalog, Location
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
+from resources.catalog.rows import Batch
 from resources.lake.bucket import LakeBucket
 from resources.lake.files import LakeError, LakeFiles, LakeFolder
+from resources.scope import WorkScope
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

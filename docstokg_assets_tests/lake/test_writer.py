@@ -28,7 +28,7 @@ from docstokg_assets.lake.views import (
 )
 from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, export_manifest, work_columns
 from docstokg_assets_tests.support.servers import LossyProxy
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 from resources.lake.bucket import LakeBucket
 from resources.lake.files import LakeFiles, LakeFolder
 from resources.processes import new_owner
@@ -94,7 +94,7 @@ def test_an_export_writes_parts_by_year_and_the_next_one_only_what_is_new(
     nothing = export_manifest(catalog, writer)
     assert (nothing.attempts, nothing.outcomes, nothing.parts) == (0, 0, ())
 
-    catalog.reopen(["W2"])
+    catalog.reopen([("W2", None)])
     record_in(catalog, attempts=[make_attempt(seq=3)], works=[make_finished("W2", Reason.HTML_ONLY, year=None)])
     assert (third := export_manifest(catalog, writer)).attempts == third.outcomes == 1
     outcomes = "SELECT work_id, year, reason, fallback_chain FROM outcomes ORDER BY work_id"

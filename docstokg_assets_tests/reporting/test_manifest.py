@@ -19,7 +19,7 @@ from docstokg_assets.reporting.manifest import (
     write_last_csv,
     write_metrics,
 )
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 from resources.catalog.rows import values_of
 from resources.records import Classification, Reason, Status
 

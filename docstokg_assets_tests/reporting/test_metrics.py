@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
 from docstokg_assets.reporting.manifest import metrics_summary
@@ -26,10 +25,11 @@ from docstokg_assets.reporting.metrics import (
     stored_verdicts,
 )
 from docstokg_assets.reporting.run_files import summary_of_run
-from resources.catalog import Catalog, Finished
-from resources.catalog.rows import values_of
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Finished, values_of
 from resources.lake.files import LakeFolder
 from resources.records import AttemptRecord, Kind, Reason, Status
+from resources.scope import WorkScope
 
 Make = Callable[..., Any]
 NOT_SENT = (Status.SKIPPED, Status.ROBOTS_DISALLOWED, Status.BREAKER_OPEN)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from lxml import etree
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.reporting.metrics import Share, Slis
 from docstokg_assets.reporting.plot import as_markdown, chart
+from resources.scope import WorkScope
 
 NOTHING = Slis(
     scope=WorkScope(2024), finished=0, saved=0, html_only=0, to_retry=0, corrupt=0, bytes=0, ttfp_p50_s=None, ttfp_p95_s=None,

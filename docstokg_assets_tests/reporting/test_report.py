@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from docstokg_assets.cli.main import build_app
 from docstokg_assets.domain.pdf_match import Flag
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import query_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
 from docstokg_assets.reporting.reasons import FLAG_TEXT, REASON_TEXT, STATUS_TEXT, reasons_page
@@ -28,9 +27,11 @@ from docstokg_assets.reporting.report import (
     to_terminal,
 )
 from docstokg_assets_tests.support.telemetry import finished, record
-from resources.catalog import Batch, Catalog, NewItem, Parked
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Batch, NewItem, Parked
 from resources.lake.files import LakeFolder
-from resources.records import ENDINGS, Reason, Status
+from resources.records import Reason, Status
+from resources.scope import WorkScope
 
 Make = Callable[..., Any]
 DOCS = Path(__file__).parents[2] / "docs"
@@ -47,11 +48,11 @@ def lines_about(text: str, token: str) -> list[str]:
 def test_every_token_is_explained_once_in_the_reasons_page() -> None:
     page = (DOCS / "reasons.md").read_text()
     assert page == reasons_page(), "run: python -m docstokg_assets.reporting.reasons > docs/reasons.md"
-    assert set(REASON_TEXT) == set(Reason) == set(ENDINGS) and set(STATUS_TEXT) == set(Status)
+    assert set(REASON_TEXT) == set(Reason) and set(STATUS_TEXT) == set(Status)
     assert set(FLAG_TEXT) == set(Flag)
     for reason in Reason:
         line = next(line for line in lines_about(page, reason) if line.count("|") == 5)
-        assert f"| {ENDINGS[reason]} |" in line and REASON_TEXT[reason].remedy in line
+        assert f"| {reason.ending} |" in line and REASON_TEXT[reason].remedy in line
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, export_manifest, rebuild_manifest
 from docstokg_assets.reporting.run_files import rebuild_lines, summary_of_run, write_account
 from docstokg_assets.reporting.sinks import CsvSink, JsonlSink, SinkSet
-from resources.catalog import Catalog, NewItem, Parked, Run
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import NewItem, Parked, Run
 from resources.lake.files import LakeFiles
 from resources.records import Reason, Status
 

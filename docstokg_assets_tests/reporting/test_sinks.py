@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, JsonlSink, SinkSet
-from resources.catalog import Entry
+from resources.catalog.rows import Entry
 from resources.records import AttemptRecord
 from resources.tables import ATTEMPTS, Into
 

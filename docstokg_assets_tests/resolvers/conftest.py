@@ -54,6 +54,6 @@ def collect(tmp_path: Path) -> Iterator[Collect]:
             with DownloadRun(services) as under_way:
                 under_way.store_and_enqueue(under_way.collect(f"publication_year:{YEAR}"))
                 under_way.drain(under_way.own_works)
-            return {entry.work_id: entry for entry in services.catalog.entries(run_id=under_way.run_id)}, services
+            return {entry.work_id: entry for entry in services.catalog.entries(settled_by=under_way.run_id)}, services
 
         yield run

@@ -25,7 +25,7 @@ from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, export_manifest
 from docstokg_assets.reporting.manifest import outcome_row, write_last_csv
 from docstokg_assets_tests.support.telemetry import finished, record
-from resources.catalog import Catalog
+from resources.catalog.catalog import Catalog
 from resources.catalog.schema import catalog_entries
 from resources.lake.files import LakeFolder
 

@@ -14,7 +14,9 @@ import pytest
 from docstokg_assets.runs import orphans
 from docstokg_assets.runs.orphans import StoreBusy, delete_unnamed, find_orphans
 from resources.artifacts.file_system import FileSystemStore
-from resources.catalog import Batch, Catalog, Location, NewItem
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
+from resources.catalog.rows import Batch, NewItem
 from resources.processes import new_owner
 
 PATH = "PDF/2024__a__W1.pdf"

@@ -16,6 +16,7 @@ from docstokg_assets.runs.planning import Planned, plan_works, store_works
 from resources.catalog.catalog import Catalog
 from resources.lake.files import LakeFolder
 from resources.rate_limit.settings import RateLimitSettings
+from resources.scope import WorkScope
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LIMITS = RateLimitSettings()
@@ -40,7 +41,7 @@ def test_works_are_planned_kept_and_queued_recent_years_first(catalog: Catalog, 
     assert (planned.works, planned.steps, planned.deferred, planned.new) == (3, 2, 1, 3)
     assert planned.without_candidate == 2, "one has to be asked for, of one nothing is known"
 
-    claimed = catalog.claim("me", 10, 60, run_id="R")
+    claimed = catalog.claim("me", 10, 60, WorkScope(run_id="R")).items
     assert [(item.work_id, item.year) for item in claimed] == [("W2", 2024), ("W1", 2020), ("W3", None)]
     assert [Work.from_json(item.record) for item in claimed] == [works[1], works[0], works[2]]
     assert claimed[0].next_group == "api.unpaywall.org" and claimed[2].next_group is None

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.runs.resume import verify
 from resources.artifacts.file_system import FileSystemStore
-from resources.catalog import Batch, Catalog, Finished, NewItem
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Batch, Finished, NewItem
 from resources.records import Classification, DownloadOutcome, Kind, Reason
+from resources.scope import WorkScope
 
 
 def stored(store: FileSystemStore, path: str, body: bytes, kind: Kind, **more: Any) -> DownloadOutcome:
@@ -38,6 +39,6 @@ def test_the_page_that_is_kept_beside_a_pdf_is_checked_too(tmp_path: Path) -> No
         (tmp_path / "store" / "HTML" / "1.html").write_bytes(b"<HTML>")
         found = verify(catalog, store, WorkScope(), 2, threading.Event(), lambda checked: None, 10**6)
         assert (found.checked, found.damaged) == (2, ["W1"])
-        (again,) = catalog.claim("me", 1, 60)
+        (again,) = catalog.claim("me", 1, 60).items
     assert again.progress is not None and again.progress["replaces"]["path"] == "HTML/1.html"
     assert not store.exists("HTML/1.html") and store.exists("PDF/1.pdf")

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.engine.progress import PassResult, Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import ResolverPipeline
@@ -31,9 +30,10 @@ from docstokg_assets.sandbox.universe import Truth
 from docstokg_assets.sources.listing import Collected
 from docstokg_assets_tests.support.configs import config_for_sandbox
 from resources.artifacts.file_system import StoreError
-from resources.catalog import CatalogConnector
+from resources.catalog.catalog import CatalogConnector
 from resources.processes import new_owner, process_is_gone
-from resources.records import ENDINGS, AttemptRecord, Ending
+from resources.records import AttemptRecord, Ending, Reason
+from resources.scope import WorkScope
 
 ConfigFor = Callable[..., ContentDownloadConfig]
 WALLS = {"cookie": "blocked-cookie", "captcha": "blocked-waf", "login": "blocked-login", "pow": "blocked-pow"}
@@ -339,7 +339,7 @@ def test_works_of_a_process_that_has_ended_are_taken_over_at_once(box: Sandbox, 
         dead = new_owner().replace(f":{os.getpid()}:", ":999999999:")
         assert process_is_gone(dead)
         assert not process_is_gone(new_owner())
-        assert len(services.catalog.claim(dead, 5, 3600)) == 5
+        assert len(services.catalog.claim(dead, 5, 3600).items) == 5
         with DownloadRun(services) as again:
             assert again.drain(WorkScope(2024)).finished == 5
 
@@ -362,7 +362,7 @@ def test_fault_62_two_passes_of_a_run_keep_all_attempts(
         with DownloadRun(services) as run:
             run.store_and_enqueue(run.collect("publication_year:2024"))
             passes = [run.drain(run.own_works, max_works=2), run.drain(run.own_works)]
-            services.catalog.reopen([entry.work_id for entry in services.catalog.entries()])
+            services.catalog.reopen([(entry.work_id, None) for entry in services.catalog.entries()])
             passes.append(run.drain(run.own_works))
         with DownloadRun(services, run.run_id) as again:  # the same run once more, with its source
             list(again.collect("publication_year:2024"))
@@ -401,7 +401,7 @@ def test_every_recorded_reason_is_of_the_closed_list(box: Sandbox, config_for: C
     used = {row[0] for row in rows(config, "SELECT reason FROM catalog_entries UNION SELECT reason FROM attempts")} - {
         None
     }
-    assert used <= {str(reason) for reason in ENDINGS}
+    assert used <= {str(reason) for reason in Reason}
     assert len(used) > 8
     retried = rows(config, "SELECT DISTINCT reason FROM catalog_entries WHERE retry_at IS NOT NULL")
-    assert all(ENDINGS[reason] is not Ending.NEVER for (reason,) in retried)  # type: ignore[index]
+    assert all(Reason(str(reason)).ending is not Ending.NEVER for (reason,) in retried)

@@ -17,11 +17,13 @@ from docstokg_assets.sandbox.snapshot import write_snapshot
 from docstokg_assets.sandbox.universe import Universe
 from docstokg_assets.sources.deletions import DeletionCounts, deleted_of_years, without_deleted
 from docstokg_assets.sources.snapshot import Snapshot
-from resources.catalog import Batch, Catalog, Finished
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Batch, Finished
 from resources.folders import ReadFolder
 from resources.lake.files import LakeFolder
 from resources.rate_limit.settings import RateLimitSettings
 from resources.records import Classification, DownloadOutcome, Reason
+from resources.scope import WorkScope
 
 pytestmark = pytest.mark.requirement("SRC-2", "SRC-3")
 NOTHING_FOUND = DownloadOutcome(False, None, Classification.SKIP, Reason.NO_CANDIDATE)
@@ -39,12 +41,12 @@ def test_a_work_for_which_nothing_was_known_is_opened_once_more_to_end_as_delete
     work = Work("W1", year=2024)
     with Catalog.open(tmp_path / "catalog.sqlite3") as catalog:
         planned(catalog, work)
-        (item,) = catalog.claim("me", 1, 60)
+        (item,) = catalog.claim("me", 1, 60).items
         ended = Finished(item.work_id, item.year, None, None, NOTHING_FOUND, "run", "hash", "me")
         catalog.commit(Batch(finished=[ended]))
-        assert not catalog.claim("me", 1, 60)
+        assert not catalog.claim("me", 1, 60).items
         delete(catalog, work)
-        (again,) = catalog.claim("me", 1, 60)
+        (again,) = catalog.claim("me", 1, 60).items
         assert again.record["deleted"] == "2026-08-14"
 
 
@@ -61,7 +63,7 @@ def test_a_deleted_work_that_another_source_lists_is_that_runs_and_stays_deleted
             now = datetime.now(UTC)
             counts = plan_works([work], unpaywall, RateLimitSettings(), catalog, lake, now, run_id)
             assert (counts.works, counts.steps, counts.reopened, counts.unchanged) == (1, 0, 0, 1)
-        (item,) = catalog.claim("me", 1, 60, run_id="R")
+        (item,) = catalog.claim("me", 1, 60, WorkScope(run_id="R")).items
         assert item.record["deleted"] == "2026-08-14"
 
 

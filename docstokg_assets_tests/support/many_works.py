@@ -51,5 +51,5 @@ def run_works(root: Path, server: RawServer, urls: list[str], **values: Any) -> 
         entries = {url: services.catalog.entry(work_id) for work_id, url in works.items()}
         reasons = {url: str(entry.reason) if entry else None for url, entry in entries.items()}
         attempts = [stored.record for stored in services.catalog.attempts_after(0, 100_000)]
-        breakers = {host: services.catalog.closure(host).breaker for host in hosts}
+        breakers = {host: services.catalog.host_pause(host).breaker for host in hosts}
     return ManyWorks(reasons, attempts, breakers)

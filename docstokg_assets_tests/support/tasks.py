@@ -65,7 +65,7 @@ def task(
     request: Request | None = None,
     emit: Callable[[AttemptRecord], None] = lambda record: None,
 ) -> Task:
-    item = QueueItem(work_id, 2024, 0, {}, "plan", None, None, 0, 0.0)
+    item = QueueItem(work_id, 2024, 0, {}, "plan", None, None, 0)
     log = AttemptLog(emit, SystemClock(), "run", "worker", lambda: 1, work_id, 2024)
     made = Task(item, Work(work_id), SearchState(), search or cast("Any", (_ for _ in ())), log)
     made.batchable = request

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from resources.catalog import Batch, Catalog, Entry, Finished, NewItem
-from resources.catalog.rows import entry_from_row, entry_to_row
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Batch, Entry, Finished, NewItem, entry_to_row
 from resources.lake.bucket import LakeBucket
 from resources.lake.files import LakeFiles, LakeFolder
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
@@ -77,7 +77,7 @@ def finished(work_id: str, reason: Reason = Reason.OK, **changes: Any) -> Finish
 def record(catalog: Catalog, *, attempts: list[AttemptRecord], works: list[Finished]) -> None:
     """Queue, claim and finish the works, as a run does."""
     catalog.enqueue([NewItem(work.work_id, work.year, 0, {}, "plan") for work in works])
-    while catalog.claim("w", 1000, 60):
+    while catalog.claim("w", 1000, 60).items:
         pass
     assert catalog.commit(Batch(attempts=attempts, finished=works)).lost == []
 
@@ -157,7 +157,7 @@ def make_finished() -> Callable[..., Finished]:
 @pytest.fixture
 def make_entry() -> Callable[..., Entry]:
     """The work's row of the catalog, settled at a moment."""
-    return lambda work, at=0.0: entry_from_row(entry_to_row(work, at, 0))
+    return lambda work, at=0.0: Entry.from_row(entry_to_row(work, at, 0))
 
 
 @pytest.fixture

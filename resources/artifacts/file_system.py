@@ -1,7 +1,7 @@
 """Artifacts as files under one folder. A file has its final name only when all its bytes are on the disk.
 
-Every folder on the way is opened by itself and never through a symbolic link, so that no path leads out of the root,
-whatever somebody puts there meanwhile. Callers decide the names of new files and hash them.
+Each folder of a path is opened by itself and never through a symbolic link, so that no path leads out of the root, whatever is
+put there meanwhile. Callers name new files and hash them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from io import BufferedReader
 from pathlib import Path
 
 from resources.artifacts.store import (
+    CAS,
+    ArtifactStore,
     Creator,
     Found,
     NameTaken,
-    Stored,
     StoreError,
     StoreFull,
     Unreadable,
-    final_path,
-    named_by_hash,
     names_of,
-    parts_folder,
 )
 from resources.errors import translate_errors
 
@@ -43,7 +41,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PartFile:
-    """A file that is being written, under a name that nobody reads: in the folder of its target, or at least on the same disk."""
+    """A file that is being written, under a name that no reader uses: in the folder of its target, or on the same disk."""
 
     def __init__(self, path: Path, folder: int, fd: int) -> None:
         self.path = path
@@ -60,8 +58,8 @@ class PartFile:
         self.bytes_written += len(chunk)
 
     def move_to(self, folder: int, name: str, *, note: bytes = b"", by: str = "", replace: bool = False) -> None:
-        """Bring the bytes to the disk, then take the final name, then bring that to the disk; the part is over. Without
-        `replace` a name that is taken stays as it is (FileExistsError), and so does the part."""
+        """Sync the bytes to the disk, rename, then sync the folder; the part is then closed. Without `replace` a name that is
+        taken stays as it is (FileExistsError), and so does the part."""
         with self._opened() as (own_folder, fd):
             for attribute, value in ((_NOTE, note), (_BY, by.encode())):
                 with suppress(OSError):  # not every file system keeps them, or as many bytes
@@ -76,12 +74,12 @@ class PartFile:
         self._close()
 
     def reader(self) -> BufferedReader:
-        """What was written so far, from its beginning, for a store that keeps it elsewhere."""
+        """The bytes written so far, from the beginning, for a store that keeps them elsewhere."""
         with self._opened() as (folder, _):
             return os.fdopen(os.open(self.path.name, _READ, dir_fd=folder), "rb")
 
     def discard(self) -> None:
-        """Leave nothing behind. Safe at any time, also twice, also after the part was committed."""
+        """Remove the part. Safe at any time, also twice, also after the part was committed."""
         if self._folder is not None:
             with suppress(OSError):
                 os.unlink(self.path.name, dir_fd=self._folder)
@@ -107,7 +105,7 @@ class PartFile:
                 os.close(fd)
 
 
-class FileSystemStore:
+class FileSystemStore(ArtifactStore):
     """Safe for use by several threads and processes on one root."""
 
     def __init__(self, root: Path, layout: str = "readable") -> None:
@@ -117,31 +115,19 @@ class FileSystemStore:
         self.begin("").discard()  # a root that cannot be written to is known now, not after the first download
 
     def begin(self, folder: str) -> PartFile:
-        """The folder is created when it is not there yet."""
         name = PART_PREFIX + secrets.token_hex(12)
-        relative_path = "/".join(filter(None, (parts_folder(self.layout, folder), name)))
+        relative_path = "/".join(filter(None, (CAS if self.layout == CAS else folder, name)))
         with self._at(relative_path, create=True) as (opened, name):
             fd = os.open(name, _NEW_FILE, 0o666, dir_fd=opened)
             return PartFile(self.root / relative_path, os.dup(opened), fd)
 
-    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"", by: str = "") -> Stored:
-        """A symbolic link that has the name is not followed: it takes the name as a file does. Under the name of a hash nobody
-        would look for a note, and the file may be of several works."""
-        try:
-            place = final_path(self.layout, path, sha256)
-            by_hash = named_by_hash(self.layout, path)
-            note, by = (b"", "") if by_hash else (note, by)
-            with self._at(place, create=True) as (folder, name):
-                try:
-                    part.move_to(folder, name, note=note, by=by, replace=by_hash)
-                except FileExistsError as error:
-                    raise NameTaken(f"{self.root / place} exists already. Choose another name.") from error
-        except NameTaken:
-            raise
-        except BaseException:
-            part.discard()
-            raise
-        return Stored(place, part.bytes_written, own=not by_hash)
+    def _keep(self, part: PartFile, place: str, sha256: str, note: bytes, by: str, *, replace: bool) -> None:
+        """A symbolic link that has the name is not followed: it takes the name as a file does."""
+        with self._at(place, create=True) as (folder, name):
+            try:
+                part.move_to(folder, name, note=note, by=by, replace=replace)
+            except FileExistsError as error:
+                raise NameTaken(self.root / place) from error
 
     def creator_of(self, path: str) -> Creator | None:
         with suppress(OSError, UnicodeDecodeError):
@@ -161,7 +147,7 @@ class FileSystemStore:
         with suppress(OSError, StoreError):
             found = self.sha256_of(path)
             with self._at(path) as (folder, _):
-                os.fsync(folder)  # whoever stored it may have been killed before that
+                os.fsync(folder)  # the process that stored it may have been killed before that
             return found
         return None
 
@@ -189,8 +175,8 @@ class FileSystemStore:
             try:
                 rename_new(name, new, folder, other)
             except FileExistsError as error:
-                raise NameTaken(f"{self.root / to} exists already. Choose another name.") from error
-            except FileNotFoundError:  # somebody else was quicker
+                raise NameTaken(self.root / to) from error
+            except FileNotFoundError:  # another process was faster
                 return False
             os.fsync(other)
             os.fsync(folder)
@@ -214,7 +200,7 @@ class FileSystemStore:
             yield from self._found(Path(folder, name) for name in sorted(files) if not name.startswith(PART_PREFIX))
 
     def stale_parts(self, older_than_s: float, folder: str) -> list[Found]:
-        """Parts lie in the folder itself, so nothing below is looked at: a large store is not walked over for them."""
+        """Parts are in the folder itself, so its subfolders, which may have very many files, are not read."""
         before = time.time() - older_than_s
         with suppress(FileNotFoundError, NotADirectoryError):
             names = sorted(os.listdir(self.root / folder))
@@ -226,7 +212,7 @@ class FileSystemStore:
         return str((self.root / folder).resolve())
 
     def _found(self, paths: Iterable[Path]) -> Iterator[Found]:
-        """What vanishes meanwhile is passed over."""
+        """The regular files among these paths; files that vanish meanwhile are skipped."""
         for path in paths:
             with suppress(FileNotFoundError):
                 status = path.lstat()
@@ -235,8 +221,8 @@ class FileSystemStore:
 
     @contextmanager
     def _at(self, relative_path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        """The folder of a path, opened, and the last name on it. What goes wrong inside leaves as a StoreError;
-        FileNotFoundError stays what it is, unless the folder was to be created."""
+        """The opened folder of a path, and the last name of the path. An OSError inside is raised as a StoreError;
+        FileNotFoundError stays as it is, unless the folder was to be created."""
         *folders, name = names_of(relative_path)
         try:
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -253,12 +239,12 @@ class FileSystemStore:
             raise _store_error(self.root / relative_path, error) from error
 
 
-_durable: set[tuple[int, int]] = set()  # folders whose entry in their parent this process has brought to the disk
+_durable: set[tuple[int, int]] = set()  # folders whose entry in their parent this process has synced to the disk
 
 
 def rename_new(name: str, new: str, folder: int, new_folder: int) -> None:
-    """Rename in one step, FileExistsError where the new name is taken. The kernel is asked first; where it or the file system
-    cannot, the file gets a second name, which fails in the same way, and loses the first."""
+    """Rename in one step; FileExistsError where the new name is taken. Where the kernel or the file system has no such call, the
+    file gets a second name, which fails in the same way, and loses the first."""
     if _RENAMEAT2 is not None:
         if _RENAMEAT2(folder, os.fsencode(name), new_folder, os.fsencode(new), _NO_REPLACE) == 0:
             return
@@ -273,8 +259,8 @@ _RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Li
 
 
 def _step_into(parent: int, name: str, create: bool) -> int:
-    """The folder `name` in `parent`; for one who stores a file in it durable, also where another process made it a moment ago and
-    has not come so far. Each process asks the disk once for each folder."""
+    """Open the folder `name` in `parent`. With `create` it is also made durable, even where another process has just created it
+    and not synced it yet; each process syncs a folder once."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=parent)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Keep files that are not what they claim for people to look at: by hash in a folder of their own, in any layout, up to a size
 limit. The domain decides which files come here.
 
-What lies here already is counted when the first file comes, and what is added is added up; several processes at once may
-go past the bound by what they bring at the same time. Nothing is removed to make room: the first ones are as good as the last.
+The folder is measured when the first file comes, and each file is added to that; several processes may exceed the limit by what
+they store at the same time. No file is removed to make room.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Quarantine:
         self._store, self._max_bytes = store, max_bytes
         self._lock = threading.Lock()
         self._used: int | None = None
-        self._warned = self._max_bytes == 0  # then nobody expects anything
+        self._warned = self._max_bytes == 0  # the quarantine is switched off
 
     def take(self, part: PartFile, sha256: str, extension: str) -> str | None:
-        """The path under which the part's bytes are kept from now on; None when there is no room, and they are not."""
+        """Keep the part's bytes and return their path; None when there is no room for them."""
         path = f"{QUARANTINE}/{sha256}.{extension}"
         with self._lock:
             if self._store.exists(path):
@@ -36,12 +36,9 @@ class Quarantine:
                 self._used = sum(found.bytes for found in self._store.iter_files(QUARANTINE))
             if self._used + part.bytes_written > self._max_bytes:
                 part.discard()
-                self._warn_once()
+                if not self._warned:
+                    log.warning("%s is full; what belongs there is not kept from now on", self._store.place(QUARANTINE))
+                    self._warned = True
                 return None
             self._used += part.bytes_written
         return self._store.commit(part, path, sha256).path
-
-    def _warn_once(self) -> None:
-        if not self._warned:
-            log.warning("%s is full; what belongs there is not kept from now on", self._store.place(QUARANTINE))
-            self._warned = True

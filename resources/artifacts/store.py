@@ -8,8 +8,7 @@ leaves the given name to the catalog. Either leaves what is in quarantine under 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from resources.errors import ExplainedError
 
@@ -31,33 +30,33 @@ class StoreFull(StoreError):
 
 
 class NameTaken(StoreError):
-    """Something lies under this name already. Nothing was changed, and the part can be committed under another name."""
+    """A file has this name already. Nothing was changed, and the part can be committed under another name."""
+
+    def __init__(self, place: object) -> None:
+        super().__init__(f"{place} exists already. Choose another name.")
 
 
 class Unreadable(StoreError):
-    """The bytes of one file cannot be read from its disk any more."""
+    """The bytes of one file can no longer be read from its disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A file that is durable under its final name. `path` is relative to the root of the store. `own`: the name was made by
-    this commit and is nobody else's, so that whoever made it may remove it as long as no row names it."""
+class Stored(NamedTuple):
+    """A file that is durable under its final name. `path` is relative to the root of the store. `own`: this commit made the name,
+    so that the process may remove the file as long as no row names it."""
 
     path: str
     bytes: int
     own: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Creator:
-    """Who made a name, as said when the file was committed, and when (epoch seconds)."""
+class Creator(NamedTuple):
+    """The process that made a name, as given to `commit`, and when (epoch seconds)."""
 
     name: str
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A file, or a part of one, that lies in the store. `changed_at` is in epoch seconds."""
 
     path: str
@@ -68,20 +67,37 @@ class Found:
 class ArtifactStore(Protocol):
     """Safe for use by several threads, processes and, where its medium is shared, machines."""
 
-    def begin(self, folder: str) -> PartFile: ...
+    layout: str
+
+    def begin(self, folder: str) -> PartFile:
+        """A new part in this folder, which is created when it is missing."""
 
     def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"", by: str = "") -> Stored:
         """Give the part, whose bytes have this hash, its final name: `path`, or in layout `cas` the one made of the hash. When
         this returns, the file survives a loss of power; before, there is none. A name is made and never replaced, whatever
-        happens between two steps of this (NameTaken); only under the name of its hash a file takes the place of what was
-        there, which had the same bytes or was damaged. The note goes with the file where that costs next to nothing, else it
-        is dropped; `by` says who made the name."""
+        happens between two steps of this (NameTaken); only a file that is named by its hash replaces what was there, which
+        had the same bytes or was damaged. The note is kept with the file where that costs next to nothing, else it is
+        dropped, and always for a name by hash, which may be of several works; `by` is the process that made the name."""
+        try:
+            place = final_path(self.layout, path, sha256)
+            by_hash = self.layout == CAS or names_of(path)[0] == QUARANTINE
+            note, by = (b"", "") if by_hash else (note, by)
+            self._keep(part, place, sha256, note, by, replace=by_hash)
+        except NameTaken:
+            raise
+        except BaseException:
+            part.discard()
+            raise
+        return Stored(place, part.bytes_written, own=not by_hash)
+
+    def _keep(self, part: PartFile, place: str, sha256: str, note: bytes, by: str, *, replace: bool) -> None:
+        """Store the part under this name. Without `replace` a name that is taken raises NameTaken."""
 
     def note_of(self, path: str) -> bytes | None:
-        """The note of what lies under a final name; None when nothing does, or it has none."""
+        """The note of a file; None when there is no file, or it has none."""
 
     def creator_of(self, path: str) -> Creator | None:
-        """None when nothing lies there, or the store does not know."""
+        """None when there is no file, or the store does not know."""
 
     def settled(self, path: str) -> tuple[str, int] | None:
         """Hash and size of the file, hashed again and durable from now on; None when it cannot be read."""
@@ -95,11 +111,10 @@ class ArtifactStore(Protocol):
         """Hash and size of the bytes as they are now. FileNotFoundError when it is not there, Unreadable when its disk fails."""
 
     def set_aside(self, path: str, to: str) -> bool:
-        """Take a file away from its name and keep its bytes, read or not, under another, which must be free (NameTaken). Whether
-        there was one."""
+        """Rename a file, without reading it, to a name that must be free (NameTaken). Returns whether there was one."""
 
     def delete(self, path: str) -> bool:
-        """A file, or what `stale_parts` found. Whether there was something to delete."""
+        """Delete a file, or what `stale_parts` found, and return whether there was one."""
 
     def iter_files(self, under: str) -> Iterator[Found]:
         """All files in a folder and below, by name, without parts."""
@@ -108,24 +123,16 @@ class ArtifactStore(Protocol):
         """Parts begun in this folder that have not been written to for a while: their writers were killed."""
 
     def place(self, folder: str = "") -> str:
-        """Where a person finds it."""
+        """The folder as people name it."""
 
 
 def final_path(layout: str, path: str, sha256: str) -> str:
-    """Fanned out over 65,536 folders, so that none of them grows long with millions of files."""
+    """The name that a file gets. Names by hash are spread over 65,536 folders, so that none has too many files."""
     names = names_of(path)
     if layout != CAS or names[0] == QUARANTINE:
         return path
     name = names[-1]
     return f"{CAS}/{sha256[:2]}/{sha256[2:4]}/{sha256}{name[name.rfind('.') :] if '.' in name else ''}"
-
-
-def named_by_hash(layout: str, path: str) -> bool:
-    return layout == CAS or names_of(path)[0] == QUARANTINE
-
-
-def parts_folder(layout: str, folder: str) -> str:
-    return CAS if layout == CAS else folder
 
 
 def names_of(path: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""The catalog: the one truth about works, runs, attempts, artifacts and outcomes; manifests are rebuilt from it.
+"""The catalog: the source of truth about works, runs, attempts, artifacts and outcomes; manifests are rebuilt from it.
 
-Adds to the queue, the hosts and the queries what changes: a batch becomes durable in one transaction, runs begin and end,
-exports note how far they came. It decides nothing about works.
+Adds to queue, hosts, exports and queries the commit of a batch in one transaction, and the start and end of runs. It decides
+nothing about works.
 """
 
 from __future__ import annotations
@@ -11,54 +11,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, insert, select, update
 from sqlalchemy import func as sql
 
-from resources.catalog.database import insert_missing, now_of, portions, retry_lost_transactions, upsert
-from resources.catalog.exports import Exports
+from resources.catalog import rows
+from resources.catalog.database import (
+    insert_missing,
+    now_of,
+    portions,
+    retry_lost_transactions,
+    slow_read_transaction,
+    upsert,
+    write_transaction,
+)
+from resources.catalog.exports import Exports, write_slice
 from resources.catalog.hosts import Hosts
 from resources.catalog.names import Names
 from resources.catalog.queries import Queries
 from resources.catalog.queue import Queue
-from resources.catalog.rows import (
-    Batch,
-    Committed,
-    Finished,
-    Parked,
-    Run,
-    SetAside,
-    artifact_rows,
-    attempt_to_row,
-    entry_from_row,
-    entry_to_row,
-    run_from_row,
-    to_json,
-    validator_rows,
-)
+from resources.catalog.rows import Batch, Committed, Entry, Finished, Parked, Run, SetAside, to_json
 from resources.catalog.schema import artifacts, attempts, catalog_entries, meta, queue, runs, set_aside
-from resources.catalog.slices import write_slice
 from resources.catalog.spending import Spending
 from resources.records import Reason
 
+
+def _change_artifacts(*columns: str) -> Update:
+    """Set columns of rows that are there already. The parameters are those of `rows.artifact_change`."""
+    same = [artifacts.c[name] == bindparam(f"same_{name}") for name in rows.ARTIFACT_KEY]
+    return update(artifacts).where(*same).values({name: bindparam(f"new_{name}") for name in columns})
+
+
 _ADD_ATTEMPTS = insert_missing(attempts)
 _ADD_ARTIFACTS = insert_missing(artifacts)
-_LEARN_VALIDATORS = (
-    update(artifacts)
-    .where(
-        artifacts.c.work_id == bindparam("of_work"),
-        artifacts.c.url == bindparam("of_url"),
-        artifacts.c.sha256 == bindparam("of_bytes"),
-    )
-    .values(etag=bindparam("now_etag"), last_modified=bindparam("now_modified"))
-)
+_LEARN_VALIDATORS = _change_artifacts("etag", "last_modified")
+_MOVE_ARTIFACTS = _change_artifacts("path")
 _SAVE_ENTRIES = upsert(catalog_entries, [c.name for c in catalog_entries.columns if not c.primary_key])
-_MOVED = ("work_id", "url", "sha256", "path")
-# The same bytes from the same URL under a later name: the row is there already.
-_MOVE_ARTIFACTS = (
-    update(artifacts)
-    .where(*(artifacts.c[name] == bindparam(f"of_{name}") for name in _MOVED[:3]))
-    .values(path=bindparam("of_path"))
-)
 _SETTLE = (
     update(queue)
     .where(queue.c.work_id == bindparam("id"))
@@ -78,8 +65,6 @@ _SETTLE = (
 
 
 class Catalog(Queue, Hosts, Spending, Exports, Names, Queries):
-    # what happened
-
     @retry_lost_transactions
     def commit(self, batch: Batch) -> Committed:
         """Make a batch durable, all or nothing, and return what was recorded.
@@ -88,8 +73,8 @@ class Catalog(Queue, Hosts, Spending, Exports, Names, Queries):
         already there, by its key, is left as it is.
         """
         with self._write() as connection:
-            # Taking the numbers first also lets only one commit at a time through on any database, so that a reader who
-            # follows by number never passes over a row that is committed late.
+            # Taking the numbers first also serializes commits on any database, so that a reader that follows by number
+            # never misses a row that is committed late.
             revision = _take_revisions(connection, len(batch.finished))
             now = now_of(connection)
             plans = _plans_of_held(connection, [*batch.finished, *batch.parked])
@@ -101,81 +86,72 @@ class Catalog(Queue, Hosts, Spending, Exports, Names, Queries):
             parked = [item for item in batch.parked if (item.work_id, item.owner) in plans]
             kept = _better_before(connection, finished)
             changed = [item for item in finished if not item.outcome.leaves_as_is and item.work_id not in kept]
-            entries = [entry_to_row(item, now, revision + n) for n, item in enumerate(changed)]
-            _execute(connection, _ADD_ATTEMPTS, [attempt_to_row(record) for record in batch.attempts])
-            files = [row for item in finished if item.work_id not in kept for row in artifact_rows(item, now)]
+            entries = [rows.entry_to_row(item, now, revision + n) for n, item in enumerate(changed)]
+            _execute(connection, _ADD_ATTEMPTS, [rows.attempt_to_row(record) for record in batch.attempts])
+            files = [row for item in finished if item.work_id not in kept for row in rows.artifact_rows(item, now)]
             again = len(files) - (connection.execute(_ADD_ARTIFACTS, files).rowcount if files else 0)
             known = finished if again else [item for item in finished if item.outcome.leaves_as_is]
-            _execute(connection, _LEARN_VALIDATORS, [row for item in known for row in validator_rows(item)])
-            moved = [row for item in finished if item.lets_go for row in artifact_rows(item, now)]
-            _execute(connection, _MOVE_ARTIFACTS, [{f"of_{name}": row[name] for name in _MOVED} for row in moved])
+            _execute(connection, _LEARN_VALIDATORS, [row for item in known for row in rows.validator_rows(item)])
+            moved = [row for item in finished if item.superseded for row in rows.artifact_rows(item, now)]
+            _execute(connection, _MOVE_ARTIFACTS, [rows.artifact_change(row, "path") for row in moved])
             _execute(connection, _SAVE_ENTRIES, entries)
-            settled = [{**_after_finish(item, now), **_settled(item, plans, now)} for item in finished]
-            settled += [{**_after_park(item, now), **_settled(item, plans, now)} for item in parked]
-            _execute(connection, _SETTLE, settled)
+            settled = [_settled(item, plans, now) for item in finished]
+            _execute(connection, _SETTLE, settled + [_settled(item, plans, now) for item in parked])
         claims: list[Finished | Parked] = [*batch.finished, *batch.parked]
         lost = {item.work_id for item in claims if (item.work_id, item.owner) not in plans}
-        return Committed([entry_from_row(row) for row in entries], sorted(lost), sorted(kept))
+        return Committed([Entry.from_row(row) for row in entries], sorted(lost), sorted(kept))
 
     def add_set_aside(self, rows: Iterable[SetAside]) -> None:
-        """Remember items that could not be read."""
+        """Record items that could not be read."""
         for portion in portions(rows):
             self._add_set_aside(portion)
 
-    @retry_lost_transactions
-    def _add_set_aside(self, rows: list[SetAside]) -> None:
-        with self._write() as connection:
-            now = now_of(connection)
-            values = [
-                {"run_id": r.run_id, "source": r.source, "item": r.item, "reason": r.reason, "ts": now} for r in rows
-            ]
-            connection.execute(insert(set_aside), values)
+    @write_transaction
+    def _add_set_aside(self, connection: Connection, rows: list[SetAside]) -> None:
+        now = now_of(connection)
+        connection.execute(insert(set_aside), [{**row._asdict(), "ts": now} for row in rows])
 
     def set_aside(self, run_id: str | None = None) -> list[SetAside]:
-        columns = (set_aside.c.run_id, set_aside.c.source, set_aside.c.item, set_aside.c.reason)
-        statement = select(*columns).order_by(set_aside.c.id)
+        statement = select(*(set_aside.c[name] for name in SetAside._fields)).order_by(set_aside.c.id)
         if run_id is not None:
             statement = statement.where(set_aside.c.run_id == run_id)
         return [SetAside(**row) for row in self._rows(statement)]
 
     # runs
 
-    @retry_lost_transactions
-    def start_run(self, run_id: str, kind: str, config_hash: str, scope: Mapping[str, Any]) -> None:
-        """Open a run. One that is already known is opened again and keeps the time and configuration of its first start:
-        what is done under another one names it."""
-        opening = upsert(runs, ["scope", "finished_at", "summary"])
+    @write_transaction
+    def start_run(
+        self, connection: Connection, run_id: str, kind: str, config_hash: str, scope: Mapping[str, Any]
+    ) -> None:
+        """Open a run. A known one is opened again and keeps the time and the configuration of its first start; outcomes name the
+        configuration that they were made with."""
         values = {"run_id": run_id, "kind": kind, "config_hash": config_hash, "scope": to_json(scope)}
-        with self._write() as connection:
-            times = {"started_at": now_of(connection), "finished_at": None, "summary": None}
-            connection.execute(opening, {**values, **times})
+        times = {"started_at": now_of(connection), "finished_at": None, "summary": None}
+        connection.execute(upsert(runs, ["scope", "finished_at", "summary"]), {**values, **times})
 
-    @retry_lost_transactions
-    def finish_run(self, run_id: str, summary: Mapping[str, Any]) -> None:
-        with self._write() as connection:
-            self._need_run(connection, run_id)
-            ended = {"finished_at": now_of(connection), "summary": to_json(summary)}
-            connection.execute(update(runs).where(runs.c.run_id == run_id).values(**ended))
+    @write_transaction
+    def finish_run(self, connection: Connection, run_id: str, summary: Mapping[str, Any]) -> None:
+        self._need_run(connection, run_id)
+        ended = {"finished_at": now_of(connection), "summary": to_json(summary)}
+        connection.execute(update(runs).where(runs.c.run_id == run_id).values(**ended))
 
-    @retry_lost_transactions
-    def report_progress(self, run_id: str, progress: Mapping[str, Any]) -> None:
-        """Let others see where a run is."""
-        with self._write() as connection:
-            connection.execute(update(runs).where(runs.c.run_id == run_id).values(progress=to_json(progress)))
+    @write_transaction
+    def report_progress(self, connection: Connection, run_id: str, progress: Mapping[str, Any]) -> None:
+        """Store where a run is, for other processes to see."""
+        connection.execute(update(runs).where(runs.c.run_id == run_id).values(progress=to_json(progress)))
 
     def run(self, run_id: str) -> Run | None:
-        return next(map(run_from_row, self._rows(select(runs).where(runs.c.run_id == run_id))), None)
+        return next(map(Run.from_row, self._rows(select(runs).where(runs.c.run_id == run_id))), None)
 
     def runs(self) -> list[Run]:
         """All runs, the latest first."""
-        return [run_from_row(row) for row in self._rows(select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id))]
+        return [Run.from_row(row) for row in self._rows(select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id))]
 
-    @retry_lost_transactions
-    def slice_to(self, path: Path, run_id: str) -> None:
-        """Write what belongs to one run as a catalog file of its own, which appears only when it is whole."""
-        with self._read(slow=True) as source:
-            self._need_run(source, run_id)
-            write_slice(source, path, run_id)
+    @slow_read_transaction
+    def slice_to(self, connection: Connection, path: Path, run_id: str) -> None:
+        """Write the rows of one run as a catalog file of its own, which appears only when it is whole."""
+        self._need_run(connection, run_id)
+        write_slice(connection, path, run_id)
 
 
 _Plans = Mapping[tuple[str, str], str]  # by (work, owner) for the works that the owner still holds
@@ -188,18 +164,17 @@ def _take_revisions(connection: Connection, count: int) -> int:
 
 
 def _plans_of_held(connection: Connection, items: Sequence[Finished | Parked]) -> _Plans:
-    """The plans that the queue has by now for the works that are still held by their owner."""
-    statement = select(queue.c.work_id, queue.c.lease_owner, queue.c.plan_hash).where(
-        queue.c.state == "leased", queue.c.work_id.in_([item.work_id for item in items])
-    )
-    # By id, as everywhere (see queue.py). An expired lease is not taken over while its work is being settled.
+    """The current plans of the works that are still held by their owner. Locks them by id (see `_lock` in queue.py), so that an
+    expired lease is not taken over while its work is being settled."""
+    held = (queue.c.state == "leased", queue.c.work_id.in_([item.work_id for item in items]))
+    statement = select(queue.c.work_id, queue.c.lease_owner, queue.c.plan_hash).where(*held)
     statement = statement.order_by(queue.c.work_id).with_for_update()
     return {(row.work_id, row.lease_owner): row.plan_hash for row in connection.execute(statement)}
 
 
 def _better_before(connection: Connection, finished: Sequence[Finished]) -> set[str]:
-    """The works that have a full text, and now ended without one or with a page only. What they have stands, and what is known of
-    it; a file that was found to be lost is none."""
+    """The works that have a full text, and now ended without one or with a page only: they keep what they have. A file that was
+    found to be lost does not count."""
     worse = [i for i in finished if not i.lost_file and (not i.outcome.ok or i.outcome.reason is Reason.HTML_ONLY)]
     if not worse:
         return set()
@@ -211,40 +186,33 @@ def _better_before(connection: Connection, finished: Sequence[Finished]) -> set[
 
 
 def _is_replanned(item: Finished, plans: _Plans) -> bool:
-    """Whether a work without success got another plan after it was claimed than the one that was executed. It is then due at
-    once: what was tried is not all that there is."""
+    """Whether a work without success has another plan by now than the one that was executed. It is then due at once, because the
+    new plan was not tried."""
     if item.outcome.ok or item.plan_hash is None:
         return False
     return plans[item.work_id, item.owner] not in (item.plan_hash, item.claimed_plan_hash)
 
 
 def _settled(item: Finished | Parked, plans: _Plans, now: float) -> dict[str, Any]:
-    """The plan that was executed becomes the plan of the work, unless the work got a newer one meanwhile."""
+    """The parameters of _SETTLE. The plan that was executed becomes the plan of the work, unless it got a newer one meanwhile."""
+    due = item.retry_at if isinstance(item, Finished) else item.not_before
+    waits = due is not None and due > now
+    if isinstance(item, Finished):
+        state = "retry" if waits else "done" if due is None else "queued"
+        why, tries = str(item.outcome.reason) if waits else None, int(due is not None and item.counts)
+    else:
+        state, why, tries = "queued", item.reason, 0
     unchanged = plans[item.work_id, item.owner] == item.claimed_plan_hash
-    return {"id": item.work_id, "to_plan": item.plan_hash if unchanged else None, "at": now}
-
-
-def _after_finish(item: Finished, now: float) -> dict[str, Any]:
-    again = item.retry_at is not None
-    waits = item.retry_at is not None and item.retry_at > now
     return {
-        "to_state": "retry" if waits else "queued" if again else "done",
-        "until": item.retry_at if waits else 0.0,
+        "id": item.work_id,
+        "to_state": state,
+        "until": due if waits else 0.0,
         "to_progress": None if item.progress is None else to_json(item.progress),
         "to_group": item.next_group,
-        "more_tries": int(again and item.counts),
-        "why": str(item.outcome.reason) if waits else None,
-    }
-
-
-def _after_park(item: Parked, now: float) -> dict[str, Any]:
-    return {
-        "to_state": "queued",
-        "until": item.not_before if item.not_before > now else 0.0,
-        "to_progress": to_json(item.progress),
-        "to_group": item.next_group,
-        "more_tries": 0,
-        "why": item.reason,
+        "to_plan": item.plan_hash if unchanged else None,
+        "more_tries": tries,
+        "why": why,
+        "at": now,
     }
 
 

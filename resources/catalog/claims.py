@@ -1,7 +1,7 @@
-"""How a claim finds its works: by ranges of an index that are already in the order of claims, however long the queue is.
+"""Find the works of a claim by ranges of an index that are already in the order of claims, however long the queue is.
 
-A scope (a year, several, a run, all) is a list of ranges; what several ranges give is merged here. Nothing is sorted by the
-database, and a claim that leaves out groups walks over a bounded number of works. Tests look at the plans of these statements.
+A scope (a year, several, a run, all) is a list of ranges, whose rows are merged here. The database sorts nothing, and a claim
+that leaves out groups walks over a bounded number of works. Tests check the query plans of these statements.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Update, and_, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, Update, and_, func, or_, select, true, update
 
-from resources.catalog.schema import LEASED, READY, WAITING, queue
+from resources.catalog.schema import LEASED, READY, WAITING, group_leases, queue, run_works
+from resources.scope import WorkScope, Years
 
-Years = int | tuple[int, ...]  # a year, or several
 Position = tuple[int, str]  # (priority, work): where in their order a claim ended
 
 WAKE_AT_ONCE = 1_000  # works that came due are made ready in portions, so that no claim takes long
-WINDOW = 2_000  # works that are looked at in one query where some are left out,
-MOST_WALKED = 20_000  # and in one claim
-HELD = queue.c.lease_until > 0  # all of LEASED, said so that SQLite takes the index of leases
+WINDOW = 2_000  # works that one query reads where some are left out,
+MOST_WALKED = 20_000  # and one claim
+HELD = queue.c.lease_until > 0  # true for all of LEASED; makes SQLite use the index of leases
 _WAITING_STATES = ("queued", "retry")
 AGAIN: dict[str, Any] = {
     "lease_owner": None,
@@ -42,31 +41,28 @@ class Outlook(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Works that an index has in their order. `lead` is its first column where PostgreSQL must be told that it is the same for
-    all of them: it does not see that of "is null"."""
+    """Works that an index has in their order. `lead` is its first column where the ORDER BY must name it: PostgreSQL does not see
+    that "is null" makes it the same for all of them."""
 
     condition: ColumnElement[bool]
     lead: tuple[ColumnElement[Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    year: Years | None = None
-    run_id: str | None = None
+def ranges(scope: WorkScope) -> list[Range]:
+    """The ranges of a scope. They exclude each other."""
+    years: Iterable[int | None] = (None,) if scope.year is None else scope.years
+    return [_range(scope.run_id, year) for year in dict.fromkeys(years)]
 
-    def ranges(self) -> list[Range]:
-        """They exclude each other."""
-        years = self.year if isinstance(self.year, tuple) else (self.year,)
-        return [self._range(year) for year in dict.fromkeys(years)]
 
-    def _range(self, year: int | None) -> Range:
-        of_year = true() if year is None else year_is(queue.c.year, year)
-        if self.run_id is not None:
-            return Range(and_(queue.c.run_id == self.run_id, of_year))
-        return Range(of_year, () if year is None else (queue.c.year,))
+def _range(run_id: str | None, year: int | None) -> Range:
+    of_year = true() if year is None else year_is(queue.c.year, year)
+    if run_id is not None:
+        return Range(and_(queue.c.run_id == run_id, of_year))
+    return Range(of_year, () if year is None else (queue.c.year,))
 
-    def condition(self) -> ColumnElement[bool]:
-        return or_(*(part.condition for part in self.ranges()))
+
+def _condition(scope: WorkScope) -> ColumnElement[bool]:
+    return or_(*(part.condition for part in ranges(scope)))
 
 
 def year_is(column: ColumnElement[int | None], year: Years) -> ColumnElement[bool]:
@@ -76,16 +72,29 @@ def year_is(column: ColumnElement[int | None], year: Years) -> ColumnElement[boo
     return column.is_(None) if year == 0 else column == year
 
 
+def lease_owners(connection: Connection) -> set[str]:
+    of_works = connection.execute(select(queue.c.lease_owner).where(LEASED, HELD).distinct()).scalars()
+    return {str(owner) for owner in of_works} | set(connection.execute(select(group_leases.c.owner)).scalars())
+
+
+def in_scope(table: Table, year: Years | None, run_id: str | None) -> list[ColumnElement[bool]]:
+    """The rows of `queue` or `catalog_entries` that are of a year, or of works that a run queued."""
+    conditions: list[ColumnElement[bool]] = [] if year is None else [year_is(table.c.year, year)]
+    if run_id is not None:
+        conditions.append(table.c.work_id.in_(select(run_works.c.work_id).where(run_works.c.run_id == run_id)))
+    return conditions
+
+
 def works(work_ids: Iterable[str]) -> Update:
     return update(queue).where(queue.c.work_id.in_(list(work_ids)))
 
 
 def claim_ready(
-    connection: Connection, scope: Scope, limit: int, left_out: Set[str], after: Position | None
+    connection: Connection, scope: WorkScope, limit: int, left_out: Set[str], after: Position | None
 ) -> tuple[list[Row[Any]], Position | None, bool]:
-    """Lock up to `limit` ready works, most urgent first; where the walk ended; whether that is the end of them."""
+    """Lock up to `limit` ready works, most urgent first. Also returns where the walk ended, and whether no more are left."""
     window = WINDOW if left_out else limit
-    streams = [_keys(connection, part, after, window) for part in scope.ranges()]
+    streams = [_keys(connection, part, after, window) for part in ranges(scope)]
     keys = iter(streams[0]) if len(streams) == 1 else heapq.merge(*streams, key=lambda key: (-key[0], key[1]))
     rows: list[Row[Any]] = []
     position, walked = after, 0
@@ -99,7 +108,7 @@ def claim_ready(
                     break
         else:
             return rows + _locked(connection, chosen), position, walked < MOST_WALKED
-        rows += _locked(connection, chosen)  # without those that another is claiming: then the walk goes on
+        rows += _locked(connection, chosen)  # without works that another process is claiming; then the walk goes on
     return rows, position, False
 
 
@@ -126,7 +135,7 @@ def ready_keys(part: Range, behind: ColumnElement[bool] | None = None) -> Select
 
 
 def _behind(position: Position | None) -> list[ColumnElement[bool]]:
-    """Two conditions one after the other, because only so the index leads straight to the first row of each."""
+    """The conditions of two queries, one after the other: each can start at its first row in the index."""
     if position is None:
         return [true()]
     priority, work_id = position
@@ -142,8 +151,8 @@ def _locked(connection: Connection, work_ids: Sequence[str]) -> list[Row[Any]]:
 
 
 def to_wake(now: float, claimer: str) -> list[Select[Any]]:
-    """The works that have waited long enough, and those that were left by an owner whose lease ended. Who is awake enough to
-    claim keeps what he has: his own leases ended only because a clock was set or time stood still for him, and he renews them."""
+    """The works that have waited long enough, and those whose lease ended. Not the claimer's own: they ended only because a clock
+    was set or the process was suspended, and it renews them."""
     waited = [
         select(queue.c.work_id)
         .where(WAITING, queue.c.state == state, queue.c.not_before <= now)
@@ -156,29 +165,29 @@ def to_wake(now: float, claimer: str) -> list[Select[Any]]:
 
 
 def wake(connection: Connection, now: float, claimer: str) -> None:
-    """Make these ready."""
+    """Make the works of `to_wake` ready."""
     for due in to_wake(now, claimer):
-        # what another is waking is not woken after he has claimed it
+        # skip_locked: works that another process is waking are not woken again after it has claimed them
         portion = due.limit(WAKE_AT_ONCE).with_for_update(skip_locked=True)
         if woken := connection.execute(portion).scalars().all():
             connection.execute(works(woken).values(**AGAIN, updated_at=now))
 
 
-def something_is_due(connection: Connection, scope: Scope, now: float, claimer: str) -> bool:
-    """Whether a claim would find a ready work of the scope, or have any to wake: a question, not a write."""
-    ready = [ready_keys(part) for part in scope.ranges()]
+def something_is_due(connection: Connection, scope: WorkScope, now: float, claimer: str) -> bool:
+    """Whether a claim would find a ready work of the scope, or have any to wake. Writes nothing."""
+    ready = [ready_keys(part) for part in ranges(scope)]
     return any(connection.execute(each.limit(1)).first() is not None for each in (*ready, *to_wake(now, claimer)))
 
 
-def outlook(connection: Connection, scope: Scope, now: float) -> Outlook:
-    parts = scope.ranges()
+def outlook(connection: Connection, scope: WorkScope, now: float) -> Outlook:
+    parts = ranges(scope)
     ready = any(connection.execute(ready_keys(part).limit(1)).first() is not None for part in parts)
     parked = [connection.scalar(first_waiting(part, "queued")) for part in parts]
     waits = [*parked, *(connection.scalar(first_waiting(part, "retry")) for part in parts)]
-    leases = select(func.count(), func.min(queue.c.lease_until)).where(LEASED, HELD, scope.condition())
+    leases = select(func.count(), func.min(queue.c.lease_until)).where(LEASED, HELD, _condition(scope))
     held, first_end = connection.execute(leases).one()
     due = ready or any(time is not None and time <= now for time in (*waits, first_end))
-    # those that failed are not awaited: they have their outcome, and a later pass tries them again
+    # Failed works are not waited for: they have their outcome, and a later pass tries them again.
     return Outlook(due, int(held), min((time for time in (*parked, first_end) if time is not None), default=None))
 
 
@@ -188,10 +197,10 @@ def first_waiting(part: Range, state: str, after: float = 0.0) -> Select[Any]:
     return select(queue.c.not_before).where(*waits).order_by(*part.lead, queue.c.not_before).limit(1)
 
 
-def next_due(connection: Connection, scope: Scope, now: float) -> float | None:
+def next_due(connection: Connection, scope: WorkScope, now: float) -> float | None:
     """When the next work comes due that is not due now: its wait ends, or the lease on it."""
-    parts = scope.ranges()
+    parts = ranges(scope)
     waits = [connection.scalar(first_waiting(part, state, now)) for part in parts for state in _WAITING_STATES]
-    held = (LEASED, queue.c.lease_until > now, scope.condition())
+    held = (LEASED, queue.c.lease_until > now, _condition(scope))
     lease = connection.scalar(select(func.min(queue.c.lease_until)).where(*held))
     return min((time for time in (*waits, lease) if time is not None), default=None)

@@ -1,7 +1,7 @@
 """The connection to the catalog's database: opening, transactions, its clock, and reading by portions and pages.
 
-Hides what differs between SQLite and PostgreSQL, which may go away and come back (the engines themselves are in `engines`,
-their errors in `errors`). The tables are in `schema`, the changes of older catalogs in `migrations`.
+Hides what differs between SQLite and PostgreSQL, whose server may go away and come back (the engines are in `engines`, their
+errors in `errors`). The tables are in `schema`, the changes of older catalogs in `migrations`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,18 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from pydantic import SecretStr
-from sqlalchemy import ColumnElement, Connection, Engine, Float, RowMapping, Select, Table, inspect, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Float, RowMapping, Select, Table, func, inspect, select, text
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from resources.catalog.engines import (
-    POSTGRES_SETTINGS,
-    postgres_engine,
-    postgres_name,
-    postgres_url,
-    sqlite_engine,
-)
+from resources.catalog import engines
+from resources.catalog.engines import POSTGRES_SETTINGS
 from resources.catalog.errors import POSTGRES_SCHEMA, CatalogError, TransactionLost, is_lost, translate_catalog_errors
 from resources.catalog.migrations import NewerCatalog, mark_as_new, migrate
 from resources.catalog.patience import POOL_SIZE, SLOW_ANSWER_S, Patience
@@ -42,13 +36,13 @@ log = logging.getLogger(__name__)
 
 Location = Path | SecretStr  # a SQLite file, or the URL of a PostgreSQL database
 PATIENCE_S = 60.0
-_PORTION = 5_000  # of one transaction: so many that its sync hardly counts, so few that nobody waits long behind it
+_PORTION = 5_000  # rows of one transaction: enough that its sync hardly counts, few enough that others do not wait long
 _PAGE = 1_000
-_MIGRATING_S = 600.0  # so long whoever opens a catalog waits for another one who migrates it
-_OPENING = 0x646F6374  # the advisory lock of those who open
+_MIGRATING_S = 600.0  # how long opening a catalog waits for another process that migrates it
+_OPENING = 0x646F6374  # the advisory lock for opening
 _SETTINGS = text(f"SELECT {POSTGRES_SETTINGS}")
 _NUMBER_AND_SETTINGS = text(f"SELECT pg_current_xact_id()::text, {POSTGRES_SETTINGS}")
-_NEVER_GIVEN_OUT = "22023"  # said of a transaction of which a server that crashed has kept nothing, not even its number
+_NEVER_GIVEN_OUT = "22023"  # the state for a transaction of which a crashed server kept nothing, not even its number
 
 
 class epoch_now(FunctionElement[float]):
@@ -68,25 +62,22 @@ def _postgres_now(element: epoch_now, compiler: Any, **kw: Any) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 
 
-# PostgreSQL's form of INSERT … ON CONFLICT; SQLite took it over, and SQLAlchemy writes it for both.
+# PostgreSQL's INSERT … ON CONFLICT, which SQLite has too; SQLAlchemy renders it for both. The option makes `rowcount` the number
+# of written rows, which SQLAlchemy otherwise gives for updates only.
+_COUNTED = {"preserve_rowcount": True}
 
 
 def insert_missing(table: Table) -> Insert:
     """Insert rows, leaving alone those whose key is already there."""
-    return _counting(insert(table).on_conflict_do_nothing())
+    return insert(table).on_conflict_do_nothing().execution_options(**_COUNTED)
 
 
 def upsert(table: Table, columns: Sequence[str], where: ColumnElement[bool] | None = None) -> Insert:
     """Insert a row, or give the row with its primary key new values in `columns`, if `where` holds for it."""
     statement = insert(table)
     new = {name: statement.excluded[name] for name in columns}
-    key = list(table.primary_key.columns)
-    return _counting(statement.on_conflict_do_update(index_elements=key, set_=new, where=where))
-
-
-def _counting(statement: Insert) -> Insert:
-    """`rowcount` is that of the rows that were written, which SQLAlchemy otherwise tells only of updates."""
-    return statement.execution_options(preserve_rowcount=True)
+    statement = statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=new, where=where)
+    return statement.execution_options(**_COUNTED)
 
 
 P = ParamSpec("P")
@@ -95,8 +86,8 @@ D = TypeVar("D", bound="Database")
 
 
 def retry_lost_transactions(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
-    """For a method that is one transaction: when the transaction is lost, it is done again from its start, for up to PATIENCE_S
-    seconds. So a server may be restarted, or hang for a while, in the middle of a run."""
+    """Repeat a method that is one transaction from its start when the transaction is lost, for up to PATIENCE_S seconds. So a
+    server may be restarted, or hang for a while, in the middle of a run."""
 
     @functools.wraps(method)
     def call(self: D, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -112,6 +103,35 @@ def retry_lost_transactions(method: Callable[Concatenate[D, P], T]) -> Callable[
     return call
 
 
+_Method = Callable[Concatenate[D, Connection, P], T]  # gets the connection as its first argument
+
+
+def _within(
+    begin: Callable[[D], AbstractContextManager[Connection]], method: _Method[D, P, T]
+) -> Callable[Concatenate[D, P], T]:
+    @functools.wraps(method)
+    def call(self: D, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with begin(self) as connection:
+            return method(self, connection, *args, **kwargs)
+
+    return retry_lost_transactions(call)
+
+
+def read_transaction(method: _Method[D, P, T]) -> Callable[Concatenate[D, P], T]:
+    """Run a method in one read transaction that is repeated when it is lost."""
+    return _within(lambda database: database._read(), method)
+
+
+def slow_read_transaction(method: _Method[D, P, T]) -> Callable[Concatenate[D, P], T]:
+    """The same for queries over whole tables."""
+    return _within(lambda database: database._read(slow=True), method)
+
+
+def write_transaction(method: _Method[D, P, T]) -> Callable[Concatenate[D, P], T]:
+    """The same in one write transaction."""
+    return _within(lambda database: database._write(), method)
+
+
 class Database:
     """An open catalog database. Safe to use from several threads, and together with other processes."""
 
@@ -122,24 +142,24 @@ class Database:
         # a transaction of several statements sees one state of SQLite in any case
         self._reader = engine if self._in_file else engine.execution_options(isolation_level="REPEATABLE READ")
         self._writer = engine.execution_options(writes=True)
-        # threads queue up here, at once, rather than by polling the lock of a database that has only one
+        # threads wait here for each other rather than polling the one lock of the database
         self._one_writer: AbstractContextManager[object] = threading.Lock() if self._in_file else nullcontext()
 
     @classmethod
     def open(cls, location: Location, pool_size: int = POOL_SIZE) -> Self:
         """Open the catalog; create it, and the folders above a file, when it is not there yet; migrate one that is older.
 
-        It has at most `pool_size` connections. Threads that want more wait for one to come free, as long as that takes.
+        It has at most `pool_size` connections. Threads that need more wait until one is free.
         """
         patience = Patience()
         if isinstance(location, Path):
             refuse_network_filesystem(location)
             with translate_catalog_errors(str(location)):
                 location.parent.mkdir(parents=True, exist_ok=True)
-            database = cls(sqlite_engine(location, pool_size), str(location), patience)
+            database = cls(engines.sqlite_engine(location, pool_size), str(location), patience)
         else:
-            url = postgres_url(location)
-            database = cls(postgres_engine(url, pool_size, patience), postgres_name(url), patience)
+            url = engines.postgres_url(location)
+            database = cls(engines.postgres_engine(url, pool_size, patience), engines.postgres_name(url), patience)
         try:
             database._prepare()
         except BaseException:
@@ -153,9 +173,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @retry_lost_transactions
@@ -178,7 +196,7 @@ class Database:
             yield from self._rows(statement.where(column.in_(portion)))
 
     def _rows_by_pages(self, statement: Select[Any], key: ColumnElement[Any], after: Any) -> Iterator[RowMapping]:
-        """The rows past `after` in the order of `key`, in pages, so that a long reading holds nobody up."""
+        """The rows past `after` in the order of `key`, in pages, so that a long read blocks no other process."""
         ordered = statement.order_by(key).limit(_PAGE)
         while page := self._rows(ordered.where(key > after)):
             yield from page
@@ -186,9 +204,14 @@ class Database:
                 return
             after = page[-1][key.name]
 
+    def _has_more(self, statement: Select[Any], than: int) -> bool:
+        """Whether the query has more rows than that; no more of them are counted."""
+        count = select(func.count().label("n")).select_from(statement.limit(than + 1).subquery())
+        return int(self._rows(count)[0]["n"]) > than
+
     @contextmanager
     def _read(self, *, slow: bool = False) -> Iterator[Connection]:
-        """One consistent view of the database. `slow`: for questions over whole tables."""
+        """One consistent view of the database. `slow`: for queries over whole tables."""
         with (
             translate_catalog_errors(self.name),
             self._connection(self._reader, slow=slow) as connection,
@@ -200,7 +223,7 @@ class Database:
 
     @contextmanager
     def _write(self, *, slow: bool = False) -> Iterator[Connection]:
-        """All of what is done inside, or nothing; durable when left without error."""
+        """A transaction that is done completely or not at all, and durable when the block is left without error."""
         number, complete = None, False
         with translate_catalog_errors(self.name), self._one_writer:
             try:
@@ -208,13 +231,13 @@ class Database:
                     number = None if self._in_file else connection.execute(_NUMBER_AND_SETTINGS).scalar_one()
                     yield connection
                     complete = True
-            except DBAPIError as error:  # its connection is free again: the question needs one
+            except DBAPIError as error:  # its connection is free again, as `_was_committed` needs one
                 if number is None or not complete or not is_lost(error) or not self._was_committed(number):
                     raise
 
     @contextmanager
     def _connection(self, engine: Engine, *, slow: bool = False) -> Iterator[Connection]:
-        """A connection of the pool. That there is none is no error, however long it takes: who waits holds back the others."""
+        """A connection of the pool. Waits for a free one, however long it takes, until the run is being ended."""
         while True:
             try:
                 connection = engine.connect()
@@ -237,8 +260,8 @@ class Database:
                 yield connection
 
     def _was_committed(self, number: str) -> bool:
-        """Whether a transaction is durable although the answer to its COMMIT was lost. Whoever did it again would find his works
-        settled, and take them for lost, or claim others and forget the first ones."""
+        """Whether a transaction is durable although the answer to its COMMIT was lost. To repeat it would take the works that it
+        settled for lost, or claim other works and forget the first ones."""
         question = text("SELECT pg_xact_status(CAST(:number AS xid8))")
         for _ in self.patience.tries(PATIENCE_S):
             try:
@@ -255,8 +278,8 @@ class Database:
         return False
 
     def _prepare(self) -> None:
-        """Create the tables in an empty database, migrate older ones; refuse what is not ours or of another version. Whoever
-        opens at the same time waits."""
+        """Create the tables in an empty database, migrate older ones; refuse another database or version. Processes that open
+        it at the same time wait."""
         with self._write(slow=True) as connection:
             tables = self._tables_alone(connection)
             if not tables:
@@ -278,9 +301,9 @@ class Database:
                 ) from None
 
     def _tables_alone(self, connection: Connection) -> list[str]:
-        """The tables that are there; nobody else makes or migrates any until this transaction ends."""
+        """The existing tables. No other process creates or migrates any until this transaction ends."""
         if self._in_file:
-            return inspect(connection).get_table_names()  # a write transaction is alone by itself
+            return inspect(connection).get_table_names()  # there is only one write transaction at a time
         connection.execute(text(f"SET LOCAL lock_timeout = '{_MIGRATING_S:.0f}s'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _OPENING})
         if not inspect(connection).has_schema(POSTGRES_SCHEMA):
@@ -289,7 +312,7 @@ class Database:
 
 
 def portions(items: Iterable[T]) -> Iterator[list[T]]:
-    """Pieces of a size that one transaction takes well."""
+    """Split items into lists for one transaction each."""
     remaining = iter(items)
     while portion := list(itertools.islice(remaining, _PORTION)):
         yield portion

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from resources.catalog.postgres_connection import CatalogConnection
 
 BUSY_TIMEOUT_S = 30.0
-_POOL_WAIT_S = 0.5  # then whoever waits for a connection looks whether he still may; see Database
-# For the transaction that begins, not for the session: a pooler may give the next transaction another session.
+_POOL_WAIT_S = 0.5  # then a thread that waits for a connection checks whether the run is being ended; see Database
+# Set for each transaction, not for the session: a pooler may give the next transaction another session.
 _FOR_TRANSACTION = {
     "search_path": POSTGRES_SCHEMA,
     "synchronous_commit": "on",
     "lock_timeout": f"{BUSY_TIMEOUT_S:.0f}s",
-    "idle_in_transaction_session_timeout": "60s",  # a client that hangs gives back what it locked
+    "idle_in_transaction_session_timeout": "60s",  # releases the locks of a client that hangs
 }
 POSTGRES_SETTINGS = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _FOR_TRANSACTION.items())
 
@@ -32,12 +32,12 @@ POSTGRES_SETTINGS = ", ".join(f"set_config('{name}', '{value}', true)" for name,
 def postgres_url(location: SecretStr) -> URL:
     try:
         return make_url(location.get_secret_value()).set(drivername="postgresql+psycopg")
-    except (ArgumentError, ValueError):  # whose words may repeat the password
+    except (ArgumentError, ValueError):  # their messages may contain the password
         raise CatalogError("storage.url cannot be read. Write postgresql://user:password@host:5432/database.") from None
 
 
 def postgres_name(url: URL) -> str:
-    """How the database is called in messages: without user and password."""
+    """The name of the database in messages, without user and password."""
     return f"postgresql://{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
 
 
@@ -55,14 +55,14 @@ def postgres_engine(url: URL, pool_size: int, patience: Patience) -> Engine:
 
 
 def _pool(size: int) -> dict[str, Any]:
-    """The connection used last has the warm cache."""
+    """The options of a pool. The connection that was used last is taken first, because its cache is warm."""
     return {"pool_size": size, "max_overflow": 0, "pool_timeout": _POOL_WAIT_S, "pool_use_lifo": True}
 
 
 def sqlite_engine(path: Path, pool_size: int = POOL_SIZE, *, shared: bool = True) -> Engine:
-    """An engine whose write transactions take the lock when they begin, and so never fail half-way for want of it.
+    """An engine whose write transactions take the lock when they begin, and so never fail half-way because it is taken.
 
-    One that is not `shared` writes a file that nobody else sees yet and whose making durable is the caller's business.
+    Without `shared` it writes a file that no other process sees yet, and the caller makes the file durable.
     """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -76,12 +76,10 @@ def sqlite_engine(path: Path, pool_size: int = POOL_SIZE, *, shared: bool = True
             _enter_wal(connection, path)
         connection.execute(f"PRAGMA synchronous = {'FULL' if shared else 'OFF'}")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(
-            "PRAGMA wal_autocheckpoint = 10000"
-        )  # pages; a page that changes often is copied back less often
-        connection.execute(
-            "PRAGMA cache_size = -64000"
-        )  # KiB; the indexes of a million works do not fit into the default
+        # pages: one that changes often is copied back less often
+        connection.execute("PRAGMA wal_autocheckpoint = 10000")
+        # KiB: the indexes of a million works do not fit into the default
+        connection.execute("PRAGMA cache_size = -64000")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -92,7 +90,7 @@ def sqlite_engine(path: Path, pool_size: int = POOL_SIZE, *, shared: bool = True
 
 
 def _enter_wal(connection: sqlite3.Connection, path: Path) -> None:
-    """SQLite does not wait for locks here: processes that open a new catalog at the same time have to try again."""
+    """Switch to WAL. SQLite does not wait for locks here, so processes that open a new catalog at the same time try again."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -103,6 +101,5 @@ def _enter_wal(connection: sqlite3.Connection, path: Path) -> None:
                 raise
             time.sleep(0.02)
     if mode != "wal":
-        raise CatalogError(
-            f"the file system of the catalog {path} cannot share a database. Choose a data_root on a local disk."
-        )
+        remedy = "Choose a data_root on a local disk."
+        raise CatalogError(f"the file system of the catalog {path} cannot share a database. {remedy}")

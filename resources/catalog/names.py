@@ -1,4 +1,4 @@
-"""Which files the catalog names, and a moment in which nobody can name another one: what is removed then is nobody's."""
+"""Which files the catalog names, and a lock while no process can name another one, so that unnamed files can be removed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import NamedTuple
 from sqlalchemy import Connection, or_, select, text
 from sqlalchemy import func as sql
 
+from resources.catalog.claims import lease_owners
 from resources.catalog.database import Database
 from resources.catalog.rows import from_json
-from resources.catalog.schema import LEASED, artifacts, catalog_entries, group_leases, meta, queue
+from resources.catalog.schema import artifacts, catalog_entries, meta, queue
 
 _PAGE = 1_000
 
 
 class NamesMark(NamedTuple):
-    """How far the names were read: what is named later has a higher number."""
+    """How far the names were read: rows that are added later have a higher number."""
 
-    artifact: int
-    revision: int
+    artifact: int = 0
+    revision: int = 0
 
 
 class Alone(NamedTuple):
-    """`busy`: who holds works all the same; `named_since`: the files that were named after a mark."""
+    """`busy`: the processes that hold works all the same; `named_since`: the files that were named after a mark."""
 
     busy: set[str]
     named_since: Callable[[NamesMark], set[str]]
@@ -38,45 +39,46 @@ class Names(Database):
         return NamesMark(artifact, revision)
 
     def named_files(self) -> Iterator[str]:
-        """The path of every file that a row names, some more than once; also what is kept for a work whose search still waits.
-        Rows come a page at a time."""
+        """The path of every file that a row names, some more than once, and of pages that are kept for a work whose search still
+        waits. Rows are read a page at a time."""
         with self._read(slow=True) as connection:
-            yield from _paths(connection, NamesMark(0, 0))
+            yield from _paths(connection, NamesMark())
             kept = select(queue.c.progress).where(queue.c.progress.like('%"html":{%'))
             for progress in connection.execute(kept, execution_options={"yield_per": _PAGE}).scalars():
-                if html := from_json(progress)["html"]:
-                    yield html["path"]
+                yield from _kept_page(progress)
 
     def files_of(self, work_id: str) -> set[str]:
-        """What `named_files` gives of one work."""
+        """The paths of `named_files` that belong to one work."""
         with self._read() as connection:
-            named = set(_paths(connection, NamesMark(0, 0), work_id))
-            kept = connection.scalar(select(queue.c.progress).where(queue.c.work_id == work_id))
-        html = (from_json(kept) or {}).get("html") if kept else None
-        return named | ({html["path"]} if html else set())
+            named = set(_paths(connection, NamesMark(), work_id))
+            return named.union(
+                _kept_page(connection.scalar(select(queue.c.progress).where(queue.c.work_id == work_id)))
+            )
 
     def files_aside(self) -> list[str]:
-        """Files that were put aside as damaged, for works that have no other by now."""
+        """Damaged files that were set aside, of works that have no other file by now."""
         noted = select(queue.c.progress).where(queue.c.progress.like('%"aside":{"%'))
-        with self._read() as connection:
-            progress = connection.execute(noted).scalars().all()
-        return [path for one in progress for path in from_json(one)["aside"]]
+        return [path for row in self._rows(noted) for path in from_json(row["progress"])["aside"]]
 
     @contextmanager
     def alone(self) -> Iterator[Alone]:
-        """While this lasts nobody claims or settles a work, and so nobody names a file. Keep it short: all others wait."""
+        """Keep all other processes from claiming or settling works, and so from naming files. Keep it short: they wait."""
         with self._write() as connection:
             if not self._in_file:
                 connection.execute(text("LOCK TABLE queue IN SHARE MODE"))
-            holders = connection.execute(select(queue.c.lease_owner).where(LEASED).distinct()).scalars()
-            busy = {str(owner) for owner in holders} | set(connection.execute(select(group_leases.c.owner)).scalars())
-            yield Alone(busy, lambda mark: set(_paths(connection, mark)))
+            yield Alone(lease_owners(connection), lambda mark: set(_paths(connection, mark)))
+
+
+def _kept_page(progress: str | None) -> list[str]:
+    """The path of the page that is kept in a work's stored progress, if there is one."""
+    html = (from_json(progress) or {}).get("html")
+    return [html["path"]] if html else []
 
 
 def _paths(connection: Connection, mark: NamesMark, work_id: str | None = None) -> Iterator[str]:
-    """What rows name that came after the mark, of one work or of all. A row of `artifacts` that a later file of its work has
-    superseded names none, unless its file is named by its hash. Pages that were kept for a work that waits were stored by
-    whoever parked it, and are as young as that."""
+    """The paths in rows that came after the mark, of one work or of all. A row of `artifacts` that a later file of its work has
+    superseded does not count, unless its file is named by its hash. Pages that are kept for a waiting work were stored by the
+    process that parked it, and are as young as that."""
     c, pages = catalog_entries.c, {"yield_per": _PAGE}
     current = or_(c.path.is_(None), artifacts.c.path.startswith("cas/", autoescape=True))
     stored = select(artifacts.c.path).outerjoin(catalog_entries, c.work_id == artifacts.c.work_id)

@@ -1,6 +1,6 @@
 """How long callers wait for a database that does not answer, and how that time shrinks once their run is being ended.
 
-A server that was stopped with its port open never answers and never hangs up: without a limit here, so would its clients.
+A server that was stopped with its port open never answers and never closes the connection; without a limit its clients hang too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 POOL_SIZE = 5  # connections of a process, unless configured
 ANSWER_S = 30.0  # without a byte from the server
-SLOW_ANSWER_S = 3600.0  # the same for a question over whole tables
-STOPPING_S = 5.0  # what is under way when the run is being ended has so much time left,
-LAST_ANSWER_S = 3.0  # and what begins after that so much for each answer
+SLOW_ANSWER_S = 3600.0  # the same for a query over whole tables
+STOPPING_S = 5.0  # time left for statements that are under way when the run is being ended,
+LAST_ANSWER_S = 3.0  # and for each answer to statements that begin after that
 
 
 class Patience:
-    """That of one opened database. Thread-safe."""
+    """The limits of one opened database. Thread-safe."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -44,18 +44,18 @@ class Patience:
         return self.ends_at < math.inf
 
     def answer_until(self, since: float, limit_s: float) -> float:
-        """Until when to wait for an answer of which nothing has come since then."""
+        """Until when to wait for an answer of which nothing has come since `since`."""
         return min(since + limit_s, max(self.ends_at, since + LAST_ANSWER_S))
 
     def tries(self, seconds: float) -> Iterator[None]:
-        """At once, then again and again after pauses, for so long after the first one failed."""
+        """Yield at once, then after growing pauses, until `seconds` after the first try failed."""
         yield
         end = time.monotonic() + seconds
         for pause in itertools.chain((0.1, 0.2, 0.5, 1.0), itertools.repeat(2.0)):
             if time.monotonic() + pause > min(end, self.ends_at):
                 return
             if not self._stop.is_set():
-                self._stop.wait(pause)  # who is told to stop tries once more at once
+                self._stop.wait(pause)  # when the run is being ended, try once more at once
             else:
                 time.sleep(pause)
             yield

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 class CatalogConnection(psycopg.Connection[Any]):
-    """Gives up when no byte has come for `answer_s` seconds, or when the run's end leaves no time. It is closed then: what it
-    was asked to do may still happen."""
+    """Gives up when no byte has come for `answer_s` seconds, or when the end of the run leaves no time. It is then closed, though
+    the server may still execute the statement."""
 
     patience = Patience()
     answer_s: float | None = None  # None: the usual time
@@ -35,38 +35,35 @@ class CatalogConnection(psycopg.Connection[Any]):
         return super().wait(self._with_limit(gen), interval, timeout)
 
     def _with_limit(self, gen: PQGen[T]) -> Generator[Any, Any, T]:
-        """The same steps, with a look at the clock when the driver reports that nothing has come."""
+        """The same steps, with a check of the time when the driver reports that nothing has come."""
         since = time.monotonic()
         try:
             step = next(gen)
             while True:
                 ready = yield step
+                now = time.monotonic()
                 if ready:
-                    since = time.monotonic()
-                else:
-                    self._check(since)
+                    since = now
+                elif now >= self.patience.answer_until(
+                    since, waiting.ANSWER_S if self.answer_s is None else self.answer_s
+                ):
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError("the connection was given up: the server does not answer")
                 step = gen.send(ready)
         except StopIteration as done:
             result: T = done.value
             return result
 
-    def _check(self, since: float) -> None:
-        limit_s = waiting.ANSWER_S if self.answer_s is None else self.answer_s
-        if time.monotonic() < self.patience.answer_until(since, limit_s):
-            return
-        self.pgconn.finish()
-        raise psycopg.OperationalError("the connection was given up: the server does not answer")
-
 
 class _WithoutNul(StrDumper):
-    """PostgreSQL's text has no NUL; a title out there may have one, and must not cost a run."""
+    """Replaces NUL, which a title may have and PostgreSQL's text cannot store."""
 
     def dump(self, obj: str) -> Any:
         return super().dump(obj.replace("\0", "\ufffd") if "\0" in obj else obj)
 
 
 def connect(patience: Patience, **parameters: Any) -> CatalogConnection:
-    """Without prepared statements, which a pooler that hands out the server's sessions by transaction would mix up."""
+    """Connect without prepared statements, which a pooler that assigns sessions by transaction would mix up."""
     connection = CatalogConnection.connect(
         **{**_NOTICE_DEAD_WIRES, **parameters},
         connect_timeout=_LAST_CONNECT_S if patience.is_short() else CONNECT_S,

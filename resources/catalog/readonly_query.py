@@ -1,6 +1,6 @@
-"""Questions of strangers to the catalog, in SQL: they change nothing, reach nothing else, and take neither long nor much room.
+"""Run a user's SQL on the catalog. It cannot change anything or reach anything else, and its time and memory are limited.
 
-Opens the database by itself, read-only and without migrating it. Knows nothing of the tables.
+Opens the database itself, read-only and without migrating it. Knows nothing of the tables.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import psycopg
 
 _MAX_VALUE_BYTES = 10_000_000  # of one cell
-_STEPS = 10_000  # of SQLite's machine between two looks at the clock
-# PRAGMA table_info and the like tell what there is; all others that SQLite has could change something.
+_STEPS = 10_000  # of SQLite's virtual machine between two checks of the time
+# PRAGMA table_info and the like only describe tables; all others that SQLite has could change something.
 _HARMLESS_PRAGMAS = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"})
 # Superuser; member of a role that reaches files or programs of the server; functions for it that were opened to the user.
 _RIGHTS = """
@@ -54,18 +54,21 @@ _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 
 
 class QueryRefused(CatalogError):
-    """The question was not answered; the message says why."""
+    """The query was not run to its end; the message says why."""
 
 
 def run_readonly_query(location: Location, sql: str, *, timeout_s: float, max_rows: int) -> Answer:
-    """The answer to one SELECT, or as much of it as `max_rows`."""
-    if isinstance(location, SecretStr):
-        return _ask_postgres(postgres_url(location), sql, timeout_s, max_rows)
-    return _ask_sqlite(location, sql, timeout_s, max_rows)
+    """The rows of one SELECT, at most `max_rows`."""
+    try:
+        if isinstance(location, SecretStr):
+            return _ask_postgres(postgres_url(location), sql, timeout_s, max_rows)
+        return _ask_sqlite(location, sql, timeout_s, max_rows)
+    except TimeoutError:
+        late = f"it took longer than {timeout_s:g} s. Ask for less, or allow more time with --timeout"
+        raise QueryRefused(late) from None
 
 
 def _ask_sqlite(path: Path, sql: str, timeout_s: float, max_rows: int) -> Answer:
-    late = QueryRefused(f"it took longer than {timeout_s:g} s. Ask for less, or allow more time with --timeout")
     try:
         # mode=ro alone would still let ATTACH and VACUUM INTO make files
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=timeout_s)) as connection:
@@ -80,7 +83,7 @@ def _ask_sqlite(path: Path, sql: str, timeout_s: float, max_rows: int) -> Answer
         raise QueryRefused(str(error).rstrip(".")) from None
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise late from None
+            raise TimeoutError from None
         if error.sqlite_errorcode == sqlite3.SQLITE_AUTH:
             raise QueryRefused(f"{error}: only SELECT is answered, and only from this catalog") from None
         raise QueryRefused(str(error)) from None
@@ -108,7 +111,7 @@ def _ask_postgres(url: URL, sql: str, timeout_s: float, max_rows: int) -> Answer
                 connection.execute("SELECT set_config(%s, %s, false)", (key, value))
             connection.commit()
             if "dblink" in sql.lower():
-                raise QueryRefused("dblink leads out of this catalog, and only the catalog is asked")
+                raise QueryRefused("dblink leads out of this catalog, and only the catalog is queried")
             if _is_superuser(connection, name):
                 return _ask_with_fewer_rights(connection, sql, max_rows)
             # A cursor takes nothing but a SELECT that changes nothing, hands out as many rows as are wanted, and, because it is
@@ -117,35 +120,32 @@ def _ask_postgres(url: URL, sql: str, timeout_s: float, max_rows: int) -> Answer
             cursor = connection.execute(f"FETCH {max_rows + 1} FROM answer")
             return _answer([column.name for column in cursor.description or ()], cursor.fetchmany, max_rows)
     except psycopg.errors.QueryCanceled:
-        raise QueryRefused(
-            f"it took longer than {timeout_s:g} s. Ask for less, or allow more time with --timeout"
-        ) from None
+        raise TimeoutError from None
     except psycopg.Error as error:
         cause = str(error).partition("\n")[0]
         if error.sqlstate is None:
-            raise CatalogError(
-                f"the catalog {name} cannot be asked: {cause}. Check the server and storage.url."
-            ) from None
+            message = f"the catalog {name} cannot be queried: {cause}. Check the server and storage.url."
+            raise CatalogError(message) from None
         raise QueryRefused(cause) from None
 
 
 def _is_superuser(connection: psycopg.Connection[Any], name: str) -> bool:
-    """One who is none, and may still read files of the server or start programs there, is refused: his rights cannot be taken
-    from him for a while."""
+    """Whether the user is a superuser. Another user that may read files of the server or start programs there is refused, because
+    these rights cannot be dropped for one query."""
     row = connection.execute(_RIGHTS).fetchone()
     superuser, reaches, functions = row or (True, True, [])
     if not superuser and (reaches or functions):
         rights = ", ".join(functions) or "roles such as pg_read_server_files"
         raise QueryRefused(
             f"the user of storage.url may reach files of the server {name} ({rights}). Ask as another user, "
-            "or take that right from him"
+            "or revoke that right"
         )
     return bool(superuser)
 
 
 def _ask_with_fewer_rights(connection: psycopg.Connection[Any], sql: str, max_rows: int) -> Answer:
-    """Ask for a superuser as pg_read_all_data, which reads tables and nothing else. A passing function of that role runs the SQL,
-    because nobody can change his role inside of one: after SET ROLE, a call of set_config in the SQL would do it."""
+    """Run a superuser's query as pg_read_all_data, which reads tables and nothing else. A temporary function of that role runs
+    the SQL, because inside of one the role cannot be changed; after SET ROLE, set_config in the SQL could change it back."""
     columns = _columns_of(connection, sql)
     connection.execute("SET TRANSACTION READ WRITE")
     connection.execute(_RUNNER)
@@ -156,13 +156,13 @@ def _ask_with_fewer_rights(connection: psycopg.Connection[Any], sql: str, max_ro
     try:
         rows = connection.execute(question, (sql, max_rows + 1)).fetchall()
     finally:
-        connection.rollback()  # nobody ever saw the function
+        connection.rollback()  # no other session ever saw the function
     return _answer([name for name, _ in columns], lambda most: rows[:most], max_rows)
 
 
 def _columns_of(connection: psycopg.Connection[Any], sql: str) -> list[tuple[str, str]]:
-    """Names and types of what the SQL answers, without running it. Only one statement can be prepared, and a cursor is only for a
-    SELECT."""
+    """The names and types of the result columns, without running the SQL. Only one statement can be prepared, and a cursor is
+    only for a SELECT."""
     import psycopg
 
     def prepare(statement: str) -> None:
@@ -173,8 +173,8 @@ def _columns_of(connection: psycopg.Connection[Any], sql: str) -> list[tuple[str
 
     prepare(f"DECLARE looked_at NO SCROLL CURSOR FOR {sql}")
     prepare(sql)
-    told = connection.pgconn.describe_prepared(b"")
-    described = [(told.ftype(n), told.fmod(n), (told.fname(n) or b"").decode()) for n in range(told.nfields)]
+    found = connection.pgconn.describe_prepared(b"")
+    described = [(found.ftype(n), found.fmod(n), (found.fname(n) or b"").decode()) for n in range(found.nfields)]
     name_of = "SELECT format_type(%s::oid, %s::int)"
     kinds = [(name, connection.execute(name_of, (kind, more)).fetchone()) for kind, more, name in described]
     connection.rollback()
@@ -189,7 +189,7 @@ def _answer(columns: list[str], fetch: Callable[[int], list[Any]], max_rows: int
 
 
 def _plain(value: Any) -> Any:
-    """PostgreSQL sums up to decimals, which JSON does not have."""
+    """A value that JSON has: sums of PostgreSQL are decimals."""
     if not isinstance(value, Decimal):
         return value
     return int(value) if value == value.to_integral_value() else float(value)

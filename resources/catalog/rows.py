@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
 
+from resources.clock import utc
 from resources.http.canonical import canonical_url
 from resources.http.redact import redact_url
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason
@@ -38,7 +39,8 @@ class Enqueued(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueItem:
-    """A work that was claimed. `progress` is what an earlier claim parked it with."""
+    """A work as it stands in the queue. `progress` is what an earlier claim parked it with; `wait_reason` says why it is not due
+    before `not_before`."""
 
     work_id: str
     year: int | None
@@ -48,21 +50,14 @@ class QueueItem:
     next_group: str | None
     progress: dict[str, Any] | None
     tries: int
-    lease_until: float
+    state: str = "leased"  # queued | leased | retry | done
+    not_before: float = 0.0
+    wait_reason: str | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class QueuedWork:
-    """A work as it stands in the queue, whoever holds it. `wait_reason` says why it is not due before `not_before`."""
-
-    work_id: str
-    year: int | None
-    record: dict[str, Any]
-    state: str  # queued | leased | retry | done
-    not_before: float
-    next_group: str | None
-    wait_reason: str | None
-    progress: dict[str, Any] | None
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> QueueItem:
+        values = {**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])}
+        return cls(**{name: values[name] for name in _FIELDS[cls]})
 
 
 class QueueCounts(NamedTuple):
@@ -118,7 +113,7 @@ class Finished:
     plan_hash: str | None = None  # the plan that was executed, which the queue then has
     claimed_plan_hash: str | None = None  # the plan that the queue had when the work was claimed, where it was another
     made: Sequence[str] = ()  # names of files that this process has made for it; not for the catalog
-    lets_go: Sequence[str] = ()  # files that are not needed any more when this is recorded; not for the catalog
+    superseded: Sequence[str] = ()  # files that are not needed any more when this is recorded; not for the catalog
     lost_file: bool = False  # the file that the catalog names is lost, so that its success does not outlive a failure
 
 
@@ -165,9 +160,12 @@ class Artifact:
     stored_at: float = 0.0
     id: int = 0
 
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> Artifact:
+        return cls(**_ARTIFACT.decode(row))
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+
+class Batch(NamedTuple):
     """What becomes durable together."""
 
     attempts: Sequence[AttemptRecord] = ()
@@ -207,9 +205,13 @@ class Entry:
     meta: dict[str, Any]
     revision: int
 
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> Entry:
+        values = _ENTRY.decode(row)
+        return cls(**{name: values[name] for name in _FIELDS[cls]})
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+
+class Committed(NamedTuple):
     """What a commit recorded."""
 
     entries: Sequence[Entry]  # the outcomes as the catalog has them now; none for a copy that is still current
@@ -236,6 +238,12 @@ class StoredAttempt(NamedTuple):
     position: int
     record: AttemptRecord
 
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> StoredAttempt:
+        values = _ATTEMPT.decode(row)
+        values["ts"] = utc(values["ts"])
+        return cls(values["id"], AttemptRecord(**{name: values[name] for name in _FIELDS[AttemptRecord]}))
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -248,6 +256,10 @@ class Run:
     summary: dict[str, Any] | None
     progress: dict[str, Any] | None
 
+    @classmethod
+    def from_row(cls, row: Mapping[Any, Any]) -> Run:
+        return cls(**{**row, **{name: from_json(row[name]) for name in ("scope", "summary", "progress")}})
+
 
 class RobotsRow(NamedTuple):
     """`status` is None when no answer came."""
@@ -257,15 +269,14 @@ class RobotsRow(NamedTuple):
     fetched_at: float
 
 
-class HostClosure(NamedTuple):
-    """`closed_until` is None when the host may be asked; `breaker` is text, see resources.http.breaker."""
+class HostPause(NamedTuple):
+    """`closed_until` is None when the host is not paused; `breaker` is text, see resources.http.breaker."""
 
     closed_until: float | None
     breaker: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAside(NamedTuple):
     """An item of a source that could not be read, and why."""
 
     run_id: str | None
@@ -286,9 +297,7 @@ class _Codec:
     """Turns the values of a declared table into what the catalog stores, and back."""
 
     def __init__(self, table: Table) -> None:
-        columns = [
-            column for column in table.columns_in(Into.CATALOG) if column.name != "id"
-        ]  # numbered by the database
+        columns = [c for c in table.columns_in(Into.CATALOG) if c.name != "id"]  # the database numbers rows
         self._names = tuple(column.name for column in columns)
         self._empty_for_none = [column.name for column in columns if column.empty_for_none]
         self._encoders = [
@@ -322,8 +331,11 @@ _DECODERS: Mapping[Type, Callable[[Any], Any]] = {
     Type.TEXTS: lambda text: tuple(from_json(text)),
     Type.JSON: from_json,
 }
+ARTIFACT_KEY = ("work_id", "url", "sha256")
 _ATTEMPT, _ENTRY, _ARTIFACT = _Codec(ATTEMPTS), _Codec(OUTCOMES), _Codec(ARTIFACTS)
-_FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in (AttemptRecord, DownloadOutcome, Finished, Entry)}
+_FIELDS = {
+    kind: tuple(f.name for f in fields(kind)) for kind in (AttemptRecord, DownloadOutcome, Finished, Entry, QueueItem)
+}
 
 
 def values_of(record: AttemptRecord | DownloadOutcome | Finished | Entry) -> dict[str, Any]:
@@ -335,12 +347,6 @@ def attempt_to_row(record: AttemptRecord) -> dict[str, Any]:
     return _ATTEMPT.encode({**record.extra, **values_of(record)})
 
 
-def attempt_from_row(row: Mapping[Any, Any]) -> StoredAttempt:
-    values = _ATTEMPT.decode(row)
-    values["ts"] = datetime.fromtimestamp(values["ts"], UTC)
-    return StoredAttempt(values["id"], AttemptRecord(**{name: values[name] for name in _FIELDS[AttemptRecord]}))
-
-
 def entry_to_row(finished: Finished, finished_at: float, revision: int) -> dict[str, Any]:
     """The row of a work's outcome. A column that neither the work nor its outcome has a field for is taken from `meta`."""
     outcome = finished.outcome
@@ -348,11 +354,6 @@ def entry_to_row(finished: Finished, finished_at: float, revision: int) -> dict[
     values = {**meta, **values_of(outcome), **values_of(finished), "meta": meta, "bytes": outcome.content_length}
     url = redact_url(outcome.url) if outcome.url else None
     return _ENTRY.encode({**values, "url": url, "finished_at": finished_at, "revision": revision})
-
-
-def entry_from_row(row: Mapping[Any, Any]) -> Entry:
-    values = _ENTRY.decode(row)
-    return Entry(**{name: values[name] for name in _FIELDS[Entry]})
 
 
 def artifact_rows(finished: Finished, stored_at: float) -> list[dict[str, Any]]:
@@ -367,12 +368,15 @@ def validator_rows(finished: Finished) -> list[dict[str, Any]]:
     outcome = finished.outcome
     if not (outcome.ok and outcome.url and outcome.sha256 and (outcome.etag or outcome.last_modified)):
         return []
-    of = {"of_work": finished.work_id, "of_url": _artifact_url(outcome.url), "of_bytes": outcome.sha256}
-    return [{**of, "now_etag": outcome.etag, "now_modified": outcome.last_modified}]
+    url = canonical_url(redact_url(outcome.url))
+    row = {"work_id": finished.work_id, "url": url, "sha256": outcome.sha256}
+    found = {"etag": outcome.etag, "last_modified": outcome.last_modified}
+    return [artifact_change({**row, **found}, *found)]
 
 
-def _artifact_url(url: str) -> str:
-    return canonical_url(redact_url(url))
+def artifact_change(row: Mapping[str, Any], *columns: str) -> dict[str, Any]:
+    """The parameters of a change of `columns` in the row with the same work, URL and bytes."""
+    return {f"same_{name}": row[name] for name in ARTIFACT_KEY} | {f"new_{name}": row[name] for name in columns}
 
 
 def _artifact_row(finished: Finished, file: DownloadOutcome, stored_at: float) -> dict[str, Any]:
@@ -380,14 +384,6 @@ def _artifact_row(finished: Finished, file: DownloadOutcome, stored_at: float) -
     row = _ARTIFACT.encode({**values, "work_id": finished.work_id, "run_id": finished.run_id})
     row |= {name: redact_url(row[name]) for name in ("url", "final_url", "derived_from") if row[name]}
     return {**row, "url": canonical_url(row["url"])}
-
-
-def artifact_from_row(row: Mapping[Any, Any]) -> Artifact:
-    return Artifact(**_ARTIFACT.decode(row))
-
-
-def run_from_row(row: Mapping[Any, Any]) -> Run:
-    return Run(**{**row, **{name: from_json(row[name]) for name in ("scope", "summary", "progress")}})
 
 
 def _redacted(value: Any) -> Any:

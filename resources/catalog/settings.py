@@ -1,4 +1,4 @@
-"""Where the catalog is kept. What is in it is the catalog's business."""
+"""Settings of the catalog's database: a SQLite file or a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ class StorageSettings(Section):
     url: SecretStr | None = Field(
         None, description="for backend `postgres`: postgresql://user:password@host:5432/database"
     )
-
     pool_size: int = Field(
         POOL_SIZE,
         ge=2,

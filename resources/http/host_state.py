@@ -50,7 +50,7 @@ class HostStateCache:
 
     def close(self, host: str, until: float, reason: str) -> None:
         """Send no request before `until`; a host that is closed for longer stays closed."""
-        self._catalog.close_host(host, until, reason)
+        self._catalog.pause_host(host, until, reason)
         self._remember(host, until)
 
     def closed_until(self, host: str) -> float | None:
@@ -66,7 +66,7 @@ class HostStateCache:
     def _read_again(self, host: str) -> None:
         """Read what other processes have recorded, in one query."""
         known = self._breakers.get(host)
-        read = self._catalog.closure(host)
+        read = self._catalog.host_pause(host)
         self._remember(host, read.closed_until)
         with self._lock:
             if self._breakers.get(host) is known:  # else another thread has changed it since

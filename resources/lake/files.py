@@ -1,4 +1,4 @@
-"""The files of the lake through one small interface, and the lake in a folder. What the tables mean is left to the writers.
+"""The files of the lake through one small interface, and the lake in a folder. Knows nothing of the tables' meaning.
 
 A part is `<table>/year=YYYY/part-<id>.parquet`, year=0 where the year is unknown. It appears whole and is never changed.
 """
@@ -9,17 +9,18 @@ import glob
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from resources.errors import ExplainedError
 from resources.whole_file import disk_trouble, whole_file
 
 _MOST_NAMED = 20
-ASIDE = ".damaged"  # the end of the name of a part that was set aside: no reader looks for it
+ASIDE = ".damaged"  # the end of the name of a part that was set aside; no reader reads such files
 
 
 class LakeError(ExplainedError):
@@ -40,7 +41,7 @@ class DamagedPart(LakeError):
 
 @contextmanager
 def reading_part(place: str) -> Iterator[None]:
-    """Raise what Arrow says of a file that it cannot understand as DamagedPart. One that is not there is none."""
+    """Raise Arrow's error about a file that it cannot read as DamagedPart. A missing file stays a FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:
@@ -53,54 +54,54 @@ def reading_part(place: str) -> Iterator[None]:
 
 
 class LakeFiles(Protocol):
-    @property
-    def place(self) -> str:
-        """As people name it, without a slash at its end."""
-
-    @property
-    def readable(self) -> Sequence[str]:
-        """The folders that DuckDB itself must be able to read."""
+    place: str  # as people name it, without a slash at its end
+    readable: Sequence[str]  # the folders that DuckDB itself must be able to read
+    _files: Any  # the file system of Arrow's readers
 
     def new_part(self, part: str) -> AbstractContextManager[Path]:
-        """A passing file to be written. A block that ends well makes it the part; else it goes."""
+        """A temporary file to be written. It becomes the part when the block succeeds; else it is removed."""
 
     def parts(self, table: str, year: int | None = None) -> list[str]:
-        """Those of one year, or all."""
+        """The parts of one year, or all."""
 
     def is_empty(self) -> bool: ...
 
-    def schema(self, part: str) -> pa.Schema: ...
+    def schema(self, part: str) -> pa.Schema:
+        with reading_part(f"{self.place}/{part}"):
+            return pq.read_schema(self._path(part), filesystem=self._files)
 
     def batches(self, part: str) -> Iterator[pa.RecordBatch]:
-        """Its rows, a few at a time, without the year."""
+        """The rows of a part, a few at a time, without the year."""
+        with (
+            reading_part(f"{self.place}/{part}"),
+            self._files.open_input_file(self._path(part)) as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+        ):
+            yield from file.iter_batches()
 
     def remove(self, part: str) -> None:
-        """One that somebody else has removed is no fault."""
+        """A part that another process has removed is no error."""
 
     def set_aside(self, part: str) -> str:
-        """Keep it where no reader looks for it; that place."""
+        """Rename a part so that no reader finds it, and return its new place."""
+
+    def _path(self, part: str) -> str:
+        """The path of a part for `_files`."""
 
     def size(self, part: str) -> int: ...
 
     def rows(
         self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, years: Sequence[int] = ()
     ) -> str | None:
-        """SQL for all rows of a table and their `year`, NULL where it is unknown; nothing where there are no parts. With `years`
-        no other part is looked at."""
+        """SQL for all rows of a table and their `year`, NULL where it is unknown; None where there are no parts. With `years`
+        no other part is read."""
 
 
-class LakeFolder:
+class LakeFolder(LakeFiles):
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
-
-    @property
-    def place(self) -> str:
-        return str(self.folder)
-
-    @property
-    def readable(self) -> Sequence[str]:
-        """Both the folder and the pattern that finds its parts are checked by DuckDB."""
-        return (self.place, glob.escape(self.place))
+        self.folder, self._files = folder.resolve(), fs.LocalFileSystem()
+        self.place = str(self.folder)
+        self.readable = (self.place, glob.escape(self.place))  # DuckDB checks the folder and the pattern of its parts
 
     def new_part(self, part: str) -> AbstractContextManager[Path]:
         return whole_file(self.folder / part)
@@ -111,15 +112,6 @@ class LakeFolder:
 
     def is_empty(self) -> bool:
         return not self.folder.is_dir()
-
-    def schema(self, part: str) -> pa.Schema:
-        with reading_part(f"{self.place}/{part}"):
-            return pq.read_schema(self.folder / part)
-
-    def batches(self, part: str) -> Iterator[pa.RecordBatch]:
-        path = self.folder / part
-        with reading_part(str(path)), pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield from file.iter_batches()
 
     def remove(self, part: str) -> None:
         (self.folder / part).unlink(missing_ok=True)
@@ -134,7 +126,7 @@ class LakeFolder:
     def rows(
         self, con: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, years: Sequence[int] = ()
     ) -> str | None:
-        """Patterns, so that a view over them sees later parts too."""
+        """Reads patterns, so that a view over them also covers later parts."""
         folders = [f"year={year:d}" for year in years] or ["year=*"]
         folders = [f for f in folders if next((self.folder / table).glob(f"{f}/part-*.parquet"), None) is not None]
         if not folders:
@@ -142,6 +134,9 @@ class LakeFolder:
         files = [quoted(f"{glob.escape(self.place)}/{table}/{folder}/part-*.parquet") for folder in folders]
         options = "hive_partitioning = true, hive_types = {'year': SMALLINT}, union_by_name = true"
         return f"SELECT * REPLACE (nullif(year, 0) AS year) FROM read_parquet([{', '.join(files)}], {options})"
+
+    def _path(self, part: str) -> str:
+        return f"{self.place}/{part}"
 
 
 def damage_of(lake: LakeFiles, part: str, *, whole: bool) -> Mapping[str, str]:

@@ -14,16 +14,15 @@ from docstokg_assets.defs.assets.resolver_plans import resolver_plans
 from docstokg_assets.defs.metadata import outcome_table, ui_path, ui_table
 from docstokg_assets.defs.partitions import years
 from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of, years_of
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.engine.progress import PassResult, Progress, waiting_text
 from docstokg_assets.reporting.rendering import format_time
 from docstokg_assets.runs.resume import Selection, force
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import Services
 from resources.catalog.catalog import Catalog
-from resources.catalog.claims import Years
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 from resources.records import Classification
+from resources.scope import WorkScope, Years
 
 _LINE_EVERY_S = 10.0
 _WRITE_EVERY_S = 10.0  # to the catalog, while nothing changes

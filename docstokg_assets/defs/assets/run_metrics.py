@@ -8,12 +8,12 @@ from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_text_table
 from docstokg_assets.defs.partitions import years
 from docstokg_assets.defs.steps import catalog_step, year_of
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.reporting.metrics import metric_rows
 from docstokg_assets.reporting.plot import as_markdown
 from docstokg_assets.reporting.report import build_report, headline, tables, to_markdown
 from resources.dagster_resources import CatalogResource
+from resources.scope import WorkScope
 from resources.whole_file import whole_file
 
 

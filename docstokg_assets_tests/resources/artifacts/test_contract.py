@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from docstokg_assets_tests.support.servers import S3_PART_BYTES
-from resources.artifacts import ArtifactStore, NameTaken, StoreError
 from resources.artifacts.quarantine import Quarantine
-from resources.artifacts.store import QUARANTINE
+from resources.artifacts.store import QUARANTINE, ArtifactStore, NameTaken, StoreError
 
 
 def digest(content: bytes) -> str:

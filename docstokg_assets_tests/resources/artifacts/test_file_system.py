@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import resources
-from resources.artifacts import FileSystemStore, NameTaken, PartFile, StoreError, StoreFull, file_system
+from resources.artifacts import file_system
+from resources.artifacts.file_system import FileSystemStore, PartFile
+from resources.artifacts.store import NameTaken, StoreError, StoreFull
 
 PROJECT = Path(resources.__file__).parents[1]
 SHA256 = "0" * 64  # a file system believes what it is told
@@ -79,7 +81,8 @@ def test_a_process_killed_while_it_commits_leaves_no_file_under_the_final_name(t
     script = f"""
 import os, signal, sys
 from pathlib import Path
-from resources.artifacts import FileSystemStore, file_system
+from resources.artifacts.file_system import FileSystemStore
+from resources.artifacts import file_system
 store = FileSystemStore(Path(sys.argv[1]))
 part = store.begin("PDF")
 part.write(b"x" * 100_000)

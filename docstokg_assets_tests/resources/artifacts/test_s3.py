@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from docstokg_assets_tests.support.servers import S3_PART_BYTES, LossyProxy, SeaweedFs, free_port, s3_bucket
-from resources.artifacts import NameTaken, StoreError
 from resources.artifacts.s3 import MULTIPART_FROM, S3Store, s3_client
 from resources.artifacts.settings import ArtifactSettings
+from resources.artifacts.store import NameTaken, StoreError
 
 SMALL = b"%PDF-1.7 a small file"
 LARGE = b"%PDF-1.7" + b"y" * (2 * S3_PART_BYTES)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.catalog import Location
+from resources.catalog.database import Location
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

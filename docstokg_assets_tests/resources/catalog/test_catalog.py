@@ -12,19 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.catalog import (
-    Batch,
-    Catalog,
-    CatalogConnector,
-    CatalogError,
-    CatalogFull,
-    Finished,
-    Location,
-    NewItem,
-    OutcomeCount,
-    Parked,
-    SetAside,
-)
+from resources.catalog.catalog import Catalog, CatalogConnector
+from resources.catalog.database import Location
+from resources.catalog.errors import CatalogError, CatalogFull
+from resources.catalog.rows import Batch, Finished, NewItem, OutcomeCount, Parked, SetAside
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
 
 PDF = DownloadOutcome(
@@ -143,11 +134,11 @@ def test_replayed_attempts_change_nothing(catalog: Catalog) -> None:
 def test_a_file_is_recorded_once_per_work_url_and_hash(catalog: Catalog) -> None:
     page = replace(PDF, url="https://A.org/x.html", sha256="cd" * 32, path="HTML/x.html", kind=Kind.HTML)
     catalog.commit(Batch(finished=[finished("W1", replace(PDF, beside=(page,)))]))
-    catalog.reopen(["W1"])
+    catalog.reopen([("W1", None)])
     catalog.claim("me", 1, 60)
     other_bytes = replace(PDF, sha256="ef" * 32, path="PDF/y.pdf", beside=(page,))
     catalog.commit(Batch(finished=[finished("W1", other_bytes)]))
-    catalog.reopen(["W1"])
+    catalog.reopen([("W1", None)])
     catalog.claim("me", 1, 60)
     catalog.commit(Batch(finished=[finished("W1")]))
     assert [a.path for a in catalog.artifacts_of("W1")] == ["PDF/x.pdf", "HTML/x.html", "PDF/y.pdf"]
@@ -191,7 +182,7 @@ def test_strange_and_long_values_do_not_stop_a_commit(catalog: Catalog) -> None:
 @pytest.mark.requirement("CAT-2")
 def test_who_lost_the_lease_records_no_outcome(catalog: Catalog) -> None:
     catalog.heartbeat("me", -1.0)
-    assert len(catalog.claim("two", 1, 60)) == 1  # W1; the others are ready again
+    assert len(catalog.claim("two", 1, 60).items) == 1  # W1; the others are ready again
     late = Batch(
         attempts=[attempt(1)],
         finished=[finished("W1", GONE), finished("W2")],
@@ -226,7 +217,7 @@ def test_every_change_of_an_outcome_gets_a_higher_revision(catalog: Catalog) -> 
     catalog.commit(Batch(finished=[finished("W1", GONE), finished("W2")]))
     seen = catalog.entry_columns_after(0, 10)
     assert seen["work_id"] == ("W1", "W2")
-    catalog.reopen(["W1"])
+    catalog.reopen([("W1", None)])
     catalog.claim("me", 1, 60)
     catalog.commit(Batch(finished=[finished("W1")]))
     changed = catalog.entry_columns_after(seen["revision"][-1], 10)
@@ -239,9 +230,9 @@ def test_every_change_of_an_outcome_gets_a_higher_revision(catalog: Catalog) -> 
 def test_a_copy_that_is_still_current_settles_its_work_and_leaves_the_outcome_as_it_was(catalog: Catalog) -> None:
     catalog.commit(Batch(finished=[finished("W1")]))
     before = catalog.entry("W1")
-    assert catalog.reopen_with([("W1", {"kept": {"etag": "a"}}), ("unknown", None)], only_done=True) == 1
-    assert catalog.reopen_with([("W1", None)], only_done=True) == 0, "it is in the queue already"
-    (item,) = catalog.claim("me", 1, 60)
+    assert catalog.reopen([("W1", {"kept": {"etag": "a"}}), ("unknown", None)], only_done=True) == 1
+    assert catalog.reopen([("W1", None)], only_done=True) == 0, "it is in the queue already"
+    (item,) = catalog.claim("me", 1, 60).items
     assert item.progress == {"kept": {"etag": "a"}}
     unchanged = DownloadOutcome(True, None, Classification.SKIP, Reason.NOT_MODIFIED)
     assert catalog.commit(Batch(finished=[replace(finished("W1"), outcome=unchanged)])).lost == []
@@ -255,14 +246,16 @@ def test_outcomes_are_found_and_counted(catalog: Catalog, monkeypatch: pytest.Mo
         Batch(finished=[finished("W1"), finished("W2", GONE), finished("W3"), finished("W4"), finished("W5", GONE)])
     )
     assert [entry.work_id for entry in catalog.entries()] == ["W1", "W2", "W3", "W4", "W5"]
-    failed = catalog.entries(year=2024, run_id="run", classification=Classification.ERROR, reason=Reason.HTTP_4XX)
+    failed = catalog.entries(year=2024, settled_by="run", classification=Classification.ERROR, reason=Reason.HTTP_4XX)
     assert [entry.work_id for entry in failed] == ["W2", "W5"]
-    assert list(catalog.entries(year=0)) == [] and list(catalog.entries(run_id="other")) == []
+    assert list(catalog.entries(year=0)) == [] and list(catalog.entries(settled_by="other")) == []
     expected = [
         OutcomeCount(Classification.SUCCESS, Reason.OK, Kind.PDF, 3),
         OutcomeCount(Classification.ERROR, Reason.HTTP_4XX, None, 2),
     ]
-    assert catalog.outcome_counts() == catalog.outcome_counts(2024) == catalog.outcome_counts(run_id="run") == expected
+    assert (
+        catalog.outcome_counts() == catalog.outcome_counts(2024) == catalog.outcome_counts(settled_by="run") == expected
+    )
     assert catalog.outcome_counts(1999) == []
 
 
@@ -307,25 +300,25 @@ def test_others_can_see_where_a_run_is(catalog: Catalog) -> None:
 @pytest.mark.requirement("HTTP-13")
 def test_robots_rules_are_shared(catalog: Catalog) -> None:
     assert catalog.robots("a.org") is None
-    catalog.close_host("a.org", catalog.now() + 60, "429")
+    catalog.pause_host("a.org", catalog.now() + 60, "429")
     assert catalog.robots("a.org") is None
     catalog.save_robots("a.org", None, "")
     catalog.save_robots("a.org", 200, "User-agent: *")
     row = catalog.robots("a.org")
     assert row is not None and (row.status, row.body) == (200, "User-agent: *")
     assert row.fetched_at == pytest.approx(catalog.now(), abs=5)
-    assert catalog.closure("a.org").closed_until is not None
+    assert catalog.host_pause("a.org").closed_until is not None
 
 
 @pytest.mark.requirement("HTTP-4")
 def test_a_closed_host_opens_at_its_latest_time(catalog: Catalog) -> None:
     now = catalog.now()
-    assert catalog.closure("a.org").closed_until is None
-    catalog.close_host("a.org", now + 600, "retry-after")
-    catalog.close_host("a.org", now + 60, "breaker")
-    catalog.close_host("b.org", now - 1, "over")
-    assert catalog.closure("a.org").closed_until == now + 600
-    assert catalog.closure("b.org").closed_until is None
+    assert catalog.host_pause("a.org").closed_until is None
+    catalog.pause_host("a.org", now + 600, "retry-after")
+    catalog.pause_host("a.org", now + 60, "breaker")
+    catalog.pause_host("b.org", now - 1, "over")
+    assert catalog.host_pause("a.org").closed_until == now + 600
+    assert catalog.host_pause("b.org").closed_until is None
 
 
 @pytest.mark.requirement("SRC-3")

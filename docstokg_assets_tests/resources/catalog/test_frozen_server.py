@@ -14,9 +14,11 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from docstokg_assets_tests.support.servers import Postgres
-from resources.catalog import Batch, Catalog, CatalogError, Finished, NewItem, Parked
 from resources.catalog import database as database_module
 from resources.catalog import patience as patience_module
+from resources.catalog.catalog import Catalog
+from resources.catalog.errors import CatalogError
+from resources.catalog.rows import Batch, Finished, NewItem, Parked
 from resources.records import Classification, DownloadOutcome, Reason
 
 GONE = DownloadOutcome(False, None, Classification.ERROR, Reason.HTTP_4XX)
@@ -64,8 +66,8 @@ def test_fault_52_threads_wait_for_a_server_that_hangs_and_nothing_is_lost(
 
     def work() -> list[str]:
         begun.wait()
-        (item,) = catalog.claim("me", 1, 600)
-        catalog.closure("a.example")
+        (item,) = catalog.claim("me", 1, 600).items
+        catalog.host_pause("a.example")
         assert len(catalog.heartbeat("me", 600)) >= 1
         return catalog.commit(Batch(finished=[finished(item.work_id)])).lost
 
@@ -119,7 +121,7 @@ def test_a_lock_that_another_holds_for_too_long_is_waited_for_again(
     settings = "set_config('lock_timeout', '100ms', true), set_config('search_path', 'docstokg', true)"
     impatient = f"SELECT pg_current_xact_id()::text, {settings}"
     monkeypatch.setattr(database_module, "_NUMBER_AND_SETTINGS", text(impatient))
-    (item,) = catalog.claim("me", 1, 60)
+    (item,) = catalog.claim("me", 1, 60).items
     told: list[str] = []
     monkeypatch.setattr(database_module.log, "warning", lambda message, *values: told.append(message % values))
     with ThreadPoolExecutor(1) as threads, psycopg.connect(postgres.url) as other:
@@ -146,7 +148,7 @@ CHANGES: dict[str, Change] = {
         Batch(parked=[Parked(f"W{n:02}", {}, None, 0.0, "why", "me") for n in (3, 1, 0, 2)])
     ),
     "replan": lambda catalog: catalog.enqueue([NewItem(f"W{n:02}", 2024, 2024, {}, "q") for n in (2, 0, 3, 1)]),
-    "reopen": lambda catalog: catalog.reopen([f"W{n:02}" for n in (2, 0, 3, 1)]),
+    "reopen": lambda catalog: catalog.reopen((f"W{n:02}", None) for n in (2, 0, 3, 1)),
 }
 
 

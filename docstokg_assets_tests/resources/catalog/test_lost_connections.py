@@ -14,8 +14,10 @@ from sqlalchemy import text
 
 from docstokg_assets_tests.support.configs import spent_today
 from docstokg_assets_tests.support.servers import Postgres, free_port
-from resources.catalog import Batch, Catalog, CatalogError, Finished, NewItem
 from resources.catalog import database as database_module
+from resources.catalog.catalog import Catalog
+from resources.catalog.errors import CatalogError
+from resources.catalog.rows import Batch, Finished, NewItem
 from resources.records import Classification, DownloadOutcome, Reason
 
 GONE = DownloadOutcome(False, None, Classification.ERROR, Reason.HTTP_4XX)
@@ -98,7 +100,7 @@ def catalog(postgres_catalog: SecretStr, postgres: Postgres, wire: Cutter) -> It
 @pytest.mark.requirement("CAT-2")
 def test_a_claim_whose_answer_was_lost_is_the_claim_that_was_made(catalog: Catalog, wire: Cutter) -> None:
     wire.cuts_left = 1
-    assert [work.work_id for work in catalog.claim("me", 2, 60)] == ["W0", "W1"]
+    assert [work.work_id for work in catalog.claim("me", 2, 60).items] == ["W0", "W1"]
     assert wire.cuts == 1
     assert catalog.queue_counts().leased == 2
 
@@ -172,7 +174,7 @@ def test_a_work_that_is_claimed_at_the_same_moment_is_not_opened_again(
             "UPDATE docstokg.queue SET state = 'leased', lease_owner = 'me', lease_until = 9e9 WHERE work_id = 'W0'"
         )
         opened: list[int] = []
-        thread = threading.Thread(target=lambda: opened.append(catalog.reopen(["W0", "W1"])))
+        thread = threading.Thread(target=lambda: opened.append(catalog.reopen([("W0", None), ("W1", None)])))
         thread.start()
         while looking.execute(waits).fetchone() == (0,):
             pass
@@ -196,7 +198,7 @@ def test_patience_with_a_server_that_stays_away_has_an_end(
                 catalog.claim("me", 1, 60)
         finally:
             postgres.start()
-        assert catalog.claim("me", 1, 60) == []  # and when it is back, all is well
+        assert catalog.claim("me", 1, 60).items == []  # and when it is back, all is well
 
 
 @pytest.mark.requirement("CAT-1")

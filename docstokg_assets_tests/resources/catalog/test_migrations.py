@@ -16,7 +16,9 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import inspect, text
 
-from resources.catalog import Catalog, CatalogError, Location
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
+from resources.catalog.errors import CatalogError
 from resources.catalog.migrations import HEAD
 
 FROZEN = Path(__file__).parent / "frozen"
@@ -86,7 +88,7 @@ def test_a_migrated_catalog_keeps_all_that_was_in_it_and_works_on(location: Loca
         assert catalog.export_position("attempts") == 1
         counts = catalog.queue_counts(run_id="01RUN")
         assert (counts.done, counts.parked, counts.queued_due) == (1, 1, 1)
-        assert [work.work_id for work in catalog.claim("me", 5, 60)] == ["W3"]
+        assert [work.work_id for work in catalog.claim("me", 5, 60).items] == ["W3"]
     with Catalog.open(location) as again:
         assert again.entry("W1") == entry
 
@@ -116,7 +118,8 @@ def test_a_catalog_of_a_newer_program_is_refused_and_left_as_it_is(location: Loc
 def test_processes_that_open_an_older_catalog_at_once_migrate_it_once(location: Location) -> None:
     thaw(location)
     script = (
-        "import sys; from pathlib import Path; from pydantic import SecretStr; from resources.catalog import Catalog\n"
+        "import sys; from pathlib import Path; from pydantic import SecretStr\n"
+        "from resources.catalog.catalog import Catalog\n"
         "sys.stdin.readline(); place = sys.argv[1]\n"
         "with Catalog.open(SecretStr(place) if '://' in place else Path(place)) as c: print(len(list(c.entries())))\n"
     )

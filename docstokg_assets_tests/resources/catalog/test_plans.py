@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from resources.catalog import Batch, Catalog, Finished, Location, NewItem, Parked
-from resources.catalog.claims import Scope
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
+from resources.catalog.rows import Batch, Finished, NewItem, Parked
 from resources.records import Classification, DownloadOutcome, Reason
+from resources.scope import ALL_WORKS, WorkScope
 
 YEARS = 10
 WORKS = 6_000
@@ -50,7 +52,7 @@ def catalog(location: Location) -> Iterator[Catalog]:
         opened.enqueue((item(n) for n in range(0, WORKS, 7)), "run")
         far = opened.now() + 10_000
         for owner, settled in (("a", True), ("b", False)):
-            held = opened.claim(owner, 1_000, 600)
+            held = opened.claim(owner, 1_000, 600).items
             ids = [work.work_id for work in held]
             if settled:
                 opened.commit(Batch(finished=[finished(work_id, owner) for work_id in ids]))
@@ -87,22 +89,24 @@ def explained(catalog: Catalog, plans: list[tuple[str, str]]) -> Iterator[None]:
 
 
 HOT: dict[str, Callable[[Catalog], object]] = {
-    "claim of a year": lambda c: c.claim("x", 64, 60, year=2004),
-    "claim of the newest year": lambda c: c.claim("x", 64, 60, year=NEWEST),
-    "claim of a run": lambda c: c.claim("x", 64, 60, run_id="run"),
+    "claim of a year": lambda c: c.claim("x", 64, 60, WorkScope(2004)),
+    "claim of the newest year": lambda c: c.claim("x", 64, 60, WorkScope(NEWEST)),
+    "claim of a run": lambda c: c.claim("x", 64, 60, WorkScope(run_id="run")),
     "claim of all": lambda c: c.claim("x", 64, 60),
-    "claim without some groups": lambda c: c.claim("x", 64, 60, exclude_groups=SLOW),
-    "claim of a year without some groups": lambda c: c.claim("x", 64, 60, year=NEWEST, exclude_groups=SLOW),
-    "claim of a run behind a position": lambda c: c.claim("x", 64, 60, run_id="run", after=(2005, "W000500")),
-    "claim of nothing": lambda c: c.claim("x", 64, 60, year=1900),
+    "claim without some groups": lambda c: c.claim("x", 64, 60, left_out=SLOW),
+    "claim of a year without some groups": lambda c: c.claim("x", 64, 60, WorkScope(NEWEST), left_out=SLOW),
+    "claim of a run behind a position": lambda c: c.claim(
+        "x", 64, 60, WorkScope(run_id="run"), after=(2005, "W000500")
+    ),
+    "claim of nothing": lambda c: c.claim("x", 64, 60, WorkScope(1900)),
     "heartbeat": lambda c: c.heartbeat("me", 60),
     "commit": lambda c: c.commit(Batch(finished=[finished("W000009", "me"), finished("W000019", "me")])),
     "due by year": lambda c: c.due_by_year(),
     "next due": lambda c: [c.next_due(), c.next_due(2009), c.next_due(run_id="run")],
-    "outlook": lambda c: [c.outlook(Scope()), c.outlook(Scope(NEWEST)), c.outlook(Scope(None, "run"))],
+    "outlook": lambda c: [c.outlook(ALL_WORKS), c.outlook(WorkScope(NEWEST)), c.outlook(WorkScope(None, "run"))],
     "outcomes of a year": lambda c: list(c.entries(year=2009)),
     "outcomes of the newest year": lambda c: list(c.entries(year=NEWEST)),
-    "outcomes settled by a run": lambda c: list(c.entries(run_id="run")),
+    "outcomes settled by a run": lambda c: list(c.entries(settled_by="run")),
 }
 
 

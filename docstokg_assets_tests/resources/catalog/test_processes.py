@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import resources
-from resources.catalog import Catalog, Location
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
 
 PROJECT = Path(resources.__file__).parents[1]
 
@@ -20,7 +21,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from pydantic import SecretStr
-from resources.catalog import Batch, Catalog, Finished, NewItem
+from resources.catalog.catalog import Catalog
+from resources.catalog.rows import Batch, Finished, NewItem
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Reason, Status
 place, owner = sys.argv[1:]
 location = SecretStr(place) if "://" in place else Path(place)
@@ -43,7 +45,7 @@ DRAIN = (
     + """
 with Catalog.open(location) as catalog:
     print("new", catalog.enqueue(ITEMS).new)
-    while works := catalog.claim(owner, 5, 60):
+    while works := catalog.claim(owner, 5, 60).items:
         catalog.heartbeat(owner, 60)
         catalog.commit(Batch(finished=[finished(work.work_id) for work in works]))
         print(*(work.work_id for work in works))
@@ -56,7 +58,7 @@ COMMIT_FOREVER = (
 catalog, seq = Catalog.open(location), 0
 catalog.enqueue(ITEMS)
 while True:
-    works = catalog.claim(owner, 2, 2)
+    works = catalog.claim(owner, 2, 2).items
     attempts = [attempt(seq + n) for n in range(20)]
     catalog.commit(Batch(attempts=attempts, finished=[finished(work.work_id) for work in works]))
     seq += 20
@@ -115,7 +117,7 @@ def test_a_killed_process_leaves_whole_batches_and_its_works_are_taken_over(loca
         entries = len(list(catalog.entries()))
         assert entries == min(300, len(attempts) // 20 * 2) == catalog.queue_counts().done
         catalog.heartbeat("victim", -1.0)
-        rest = catalog.claim("heir", 300, 60)
+        rest = catalog.claim("heir", 300, 60).items
         assert len(rest) == 300 - entries
 
 

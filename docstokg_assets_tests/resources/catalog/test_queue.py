@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
 import psycopg
 import pytest
 from pydantic import SecretStr
 
-from resources.catalog import (
-    Batch,
-    Catalog,
-    CatalogError,
-    Enqueued,
-    Finished,
-    Location,
-    NewItem,
-    Parked,
-    ParkedGroup,
-    QueueCounts,
-)
-from resources.catalog.claims import Scope
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
+from resources.catalog.errors import CatalogError
+from resources.catalog.rows import Batch, Enqueued, Finished, NewItem, Parked, ParkedGroup, QueueCounts
 from resources.records import Classification, DownloadOutcome, Kind, Reason
+from resources.scope import ALL_WORKS, WorkScope
 
 EXPIRED = -1.0  # a lease that has ended when it begins
 
@@ -55,8 +47,10 @@ def finished(work_id: str, reason: Reason = Reason.OK, owner: str = "me", retry_
     return Finished(work_id, 2024, None, None, outcome, "run", "hash", owner, retry_at=retry_at)
 
 
-def claimed(catalog: Catalog, limit: int = 100, **filters: object) -> list[str]:
-    return [work.work_id for work in catalog.claim("me", limit, 60, **filters)]  # type: ignore[arg-type]
+def claimed(
+    catalog: Catalog, limit: int = 100, scope: WorkScope = ALL_WORKS, left_out: Set[str] = frozenset()
+) -> list[str]:
+    return [work.work_id for work in catalog.claim("me", limit, 60, scope, left_out=left_out).items]
 
 
 def finish(catalog: Catalog, work_id: str, reason: Reason = Reason.OK, retry_at: float | None = None) -> None:
@@ -74,32 +68,33 @@ def test_recent_years_are_claimed_first(catalog: Catalog) -> None:
 @pytest.mark.requirement("CAT-2")
 def test_a_claim_hands_over_what_was_put_in(catalog: Catalog) -> None:
     catalog.enqueue([item("W1", 2020, "p7", "b.org")])
-    (work,) = catalog.claim("me", 1, 60)
+    (work,) = catalog.claim("me", 1, 60).items
     assert (work.work_id, work.year, work.plan_hash, work.next_group) == ("W1", 2020, "p7", "b.org")
     assert work.record == {"work_id": "W1", "plan": "p7"}
     assert work.progress is None and work.tries == 0
-    assert 55 < work.lease_until - catalog.now() <= 60
+    ends = catalog.next_due()
+    assert ends is not None and 55 < ends - catalog.now() <= 60
 
 
 @pytest.mark.requirement("CAT-2")
 def test_a_leased_work_is_nobody_elses_until_its_lease_ends(catalog: Catalog) -> None:
     catalog.enqueue([item("W1")])
-    assert len(catalog.claim("one", 5, 60)) == 1
-    assert catalog.claim("two", 5, 60) == []
+    assert len(catalog.claim("one", 5, 60).items) == 1
+    assert catalog.claim("two", 5, 60).items == []
     assert catalog.heartbeat("one", EXPIRED) == {"W1"}
-    assert [work.work_id for work in catalog.claim("two", 5, 60)] == ["W1"]
+    assert [work.work_id for work in catalog.claim("two", 5, 60).items] == ["W1"]
     assert catalog.heartbeat("one", 60) == set()
 
 
 @pytest.mark.requirement("TRU-1")
 def test_a_claimer_never_frees_what_is_his_own(catalog: Catalog) -> None:
     catalog.enqueue([item("W1"), item("W2")])
-    assert [work.work_id for work in catalog.claim("one", 1, EXPIRED)] == [
+    assert [work.work_id for work in catalog.claim("one", 1, EXPIRED).items] == [
         "W1"
     ]  # as after a suspend, or a step of the clock
-    assert [work.work_id for work in catalog.claim("one", 5, 60)] == ["W2"]
+    assert [work.work_id for work in catalog.claim("one", 5, 60).items] == ["W2"]
     assert catalog.heartbeat("one", 60) == {"W1", "W2"}
-    assert catalog.claim("two", 5, 60) == []
+    assert catalog.claim("two", 5, 60).items == []
     assert catalog.release_owner("one", {"W2"}) == 1
     assert claimed(catalog) == ["W2"]
 
@@ -109,7 +104,7 @@ def test_a_heartbeat_keeps_a_lease_alive(catalog: Catalog) -> None:
     catalog.enqueue([item("W1")])
     catalog.claim("one", 1, EXPIRED)
     assert catalog.heartbeat("one", 60) == {"W1"}
-    assert catalog.claim("two", 1, 60) == []
+    assert catalog.claim("two", 1, 60).items == []
 
 
 @pytest.mark.requirement("CAT-2")
@@ -126,8 +121,8 @@ def test_works_are_given_back_at_shutdown(catalog: Catalog) -> None:
 @pytest.mark.requirement("CAT-2")
 def test_a_claim_keeps_to_a_year_and_year_zero_means_none(catalog: Catalog) -> None:
     catalog.enqueue([item("W1", 2001), item("W2", 2002), item("W3", None)])
-    assert claimed(catalog, year=2001) == ["W1"]
-    assert claimed(catalog, year=0) == ["W3"]
+    assert claimed(catalog, scope=WorkScope(2001)) == ["W1"]
+    assert claimed(catalog, scope=WorkScope(0)) == ["W3"]
 
 
 @pytest.mark.requirement("CAT-2")
@@ -135,9 +130,9 @@ def test_a_claim_keeps_to_the_works_of_a_run(catalog: Catalog) -> None:
     catalog.start_run("run", "pull", "hash", {})
     catalog.enqueue([item("W1"), item("W2"), item("W3")])
     assert catalog.enqueue([item("W1", plan="p1"), item("W3"), item("W4")], "run") == Enqueued(new=1, unchanged=2)
-    assert claimed(catalog, 2, run_id="run") == ["W1", "W3"]
-    assert claimed(catalog, run_id="run") == ["W4"]
-    assert claimed(catalog, run_id="other") == []
+    assert claimed(catalog, 2, scope=WorkScope(run_id="run")) == ["W1", "W3"]
+    assert claimed(catalog, scope=WorkScope(run_id="run")) == ["W4"]
+    assert claimed(catalog, scope=WorkScope(run_id="other")) == []
     assert catalog.queue_counts(run_id="run").leased == 3
 
 
@@ -147,18 +142,17 @@ def test_works_of_two_runs_are_claimed_by_the_later_one_until_the_other_takes_th
         catalog.start_run(run, "pull", "hash", {})
     catalog.enqueue([item("W1"), item("W2")], "first")
     catalog.enqueue([item("W2"), item("W3")], "second")
-    assert claimed(catalog, run_id="first") == ["W1"]
-    assert catalog.take_over("first") == 1
-    assert catalog.take_over("first") == 0
-    assert claimed(catalog, run_id="second") == ["W3"]
-    assert claimed(catalog, run_id="first") == ["W2"]
+    assert claimed(catalog, scope=WorkScope(run_id="first")) == ["W1"]
+    catalog.take_over("first")
+    assert claimed(catalog, scope=WorkScope(run_id="second")) == ["W3"]
+    assert claimed(catalog, scope=WorkScope(run_id="first")) == ["W2"]
 
 
 @pytest.mark.requirement("TRU-8")
 def test_a_claim_of_two_years_is_in_the_order_of_both(catalog: Catalog) -> None:
     catalog.enqueue([NewItem(f"W{n}", None if n % 2 else 2024, n, {}, "p") for n in range(10)])
-    assert claimed(catalog, 4, year=(2024, 0)) == ["W9", "W8", "W7", "W6"]
-    assert claimed(catalog, 9, year=(2024, 0)) == ["W5", "W4", "W3", "W2", "W1", "W0"]
+    assert claimed(catalog, 4, scope=WorkScope((2024, 0))) == ["W9", "W8", "W7", "W6"]
+    assert claimed(catalog, 9, scope=WorkScope((2024, 0))) == ["W5", "W4", "W3", "W2", "W1", "W0"]
 
 
 @pytest.mark.requirement("TRU-8")
@@ -168,11 +162,11 @@ def test_a_claim_walks_over_so_many_works_of_others_and_the_next_one_goes_on(
     monkeypatch.setattr("resources.catalog.claims.WINDOW", 2)
     monkeypatch.setattr("resources.catalog.claims.MOST_WALKED", 5)
     catalog.enqueue([item(f"W{n}", group="slow" if n < 8 else "quick") for n in range(10)])
-    first = catalog.claim_behind("me", 5, 60, Scope(2024), {"slow"}, None)
+    first = catalog.claim("me", 5, 60, WorkScope(2024), left_out={"slow"})
     assert (first.items, first.up_to, first.is_end) == ([], (2024, "W4"), False)
-    second = catalog.claim_behind("me", 5, 60, Scope(2024), {"slow"}, first.up_to)
+    second = catalog.claim("me", 5, 60, WorkScope(2024), left_out={"slow"}, after=first.up_to)
     assert [work.work_id for work in second.items] == ["W8", "W9"]
-    third = catalog.claim_behind("me", 5, 60, Scope(2024), {"slow"}, second.up_to)
+    third = catalog.claim("me", 5, 60, WorkScope(2024), left_out={"slow"}, after=second.up_to)
     assert (third.items, third.is_end) == ([], True)
 
 
@@ -185,7 +179,7 @@ def test_works_cannot_belong_to_a_run_that_was_not_started(catalog: Catalog) -> 
 @pytest.mark.requirement("CAT-2")
 def test_saturated_groups_are_passed_over(catalog: Catalog) -> None:
     catalog.enqueue([item("W1", group="arxiv"), item("W2", group="b.org"), item("W3", group=None)])
-    assert claimed(catalog, exclude_groups=frozenset({"arxiv", "c.org"})) == ["W2", "W3"]
+    assert claimed(catalog, left_out=frozenset({"arxiv", "c.org"})) == ["W2", "W3"]
 
 
 @pytest.mark.requirement("CAT-3")
@@ -201,7 +195,7 @@ def test_another_plan_reopens_a_work_without_success(catalog: Catalog) -> None:
     catalog.enqueue([item("W1")])
     finish(catalog, "W1", Reason.NO_CANDIDATE)
     assert catalog.enqueue([item("W1", plan="p2", group="new.org")]) == Enqueued(reopened=1)
-    (work,) = catalog.claim("me", 1, 60)
+    (work,) = catalog.claim("me", 1, 60).items
     assert (work.plan_hash, work.next_group, work.record["plan"]) == ("p2", "new.org", "p2")
 
 
@@ -210,7 +204,7 @@ def test_another_plan_reopens_at_once_what_was_to_be_tried_later(catalog: Catalo
     catalog.enqueue([item("W1")])
     finish(catalog, "W1", Reason.HTTP_5XX, retry_at=catalog.now() + 3600)
     assert catalog.enqueue([item("W1", plan="p2")]) == Enqueued(reopened=1)
-    (work,) = catalog.claim("me", 1, 60)
+    (work,) = catalog.claim("me", 1, 60).items
     assert work.tries == 0
 
 
@@ -221,8 +215,8 @@ def test_another_plan_leaves_a_success_alone(catalog: Catalog, reason: Reason) -
     finish(catalog, "W1", reason)
     assert catalog.enqueue([item("W1", plan="p2")]) == Enqueued(unchanged=1)
     assert claimed(catalog) == []
-    catalog.reopen(["W1"])
-    assert catalog.claim("me", 1, 60)[0].plan_hash == "p2"  # though the newer plan was kept
+    catalog.reopen([("W1", None)])
+    assert catalog.claim("me", 1, 60).items[0].plan_hash == "p2"  # though the newer plan was kept
 
 
 @pytest.mark.requirement("CAT-3")
@@ -230,7 +224,7 @@ def test_another_plan_does_not_take_a_work_from_its_owner(catalog: Catalog) -> N
     catalog.enqueue([item("W1")])
     catalog.claim("me", 1, 60)
     assert catalog.enqueue([item("W1", plan="p2")]) == Enqueued(unchanged=1)
-    assert catalog.claim("two", 1, 60) == []
+    assert catalog.claim("two", 1, 60).items == []
     assert catalog.commit(Batch(finished=[finished("W1")])).lost == []
 
 
@@ -238,7 +232,7 @@ def test_another_plan_does_not_take_a_work_from_its_owner(catalog: Catalog) -> N
 def test_works_can_be_reopened_by_force_unless_somebody_holds_them(catalog: Catalog) -> None:
     catalog.enqueue([item("W1"), item("W2")])
     finish(catalog, "W1")
-    assert catalog.reopen(["W1", "W2", "W9"]) == 1
+    assert catalog.reopen((name, None) for name in ("W1", "W2", "W9")) == 1
     assert claimed(catalog) == ["W1"]
 
 
@@ -252,10 +246,10 @@ def test_a_parked_work_comes_back_with_its_progress_when_its_time_has_come(catal
         Parked("W2", {}, "slow.org", now + 3600, "retry-after", "me"),
     ]
     assert catalog.commit(Batch(parked=parked)).lost == []
-    assert catalog.claim("two", 2, 60) == []
+    assert catalog.claim("two", 2, 60).items == []
     assert catalog.next_due() == pytest.approx(now + 0.2, abs=0.01)
     threading.Event().wait(0.25)
-    (work,) = catalog.claim("two", 2, 60)
+    (work,) = catalog.claim("two", 2, 60).items
     assert (work.work_id, work.progress, work.next_group, work.tries) == ("W1", {"tried": ["u"]}, "arxiv", 0)
 
 
@@ -273,7 +267,7 @@ def test_a_failed_try_is_due_again_at_its_time(catalog: Catalog) -> None:
 def test_a_retry_whose_time_is_past_is_due_now(catalog: Catalog) -> None:
     catalog.enqueue([item("W1")])
     finish(catalog, "W1", Reason.HTTP_5XX, retry_at=0.0)
-    (work,) = catalog.claim("me", 1, 60)
+    (work,) = catalog.claim("me", 1, 60).items
     assert work.tries == 1
 
 
@@ -285,7 +279,7 @@ def test_what_a_failed_try_found_out_is_kept_until_the_plan_changes(catalog: Cat
         failed = finished("W1", Reason.TIMEOUT, retry_at=catalog.now() + due_in)
         catalog.commit(Batch(finished=[replace(failed, progress={"dead": ["u"]})]))
         catalog.enqueue([item("W1", plan=plan)])
-        (work,) = catalog.claim("me", 1, 60)
+        (work,) = catalog.claim("me", 1, 60).items
         assert work.progress == progress
 
 
@@ -293,7 +287,7 @@ def test_what_a_failed_try_found_out_is_kept_until_the_plan_changes(catalog: Cat
 def test_every_work_is_counted_once(catalog: Catalog) -> None:
     catalog.enqueue([item(f"W{n}", 2020 + n % 2) for n in range(10)])
     now = catalog.now()
-    works = claimed(catalog, 7, year=2020) + claimed(catalog, 3)
+    works = claimed(catalog, 7, scope=WorkScope(2020)) + claimed(catalog, 3)
     assert len(works) == 8
     catalog.commit(
         Batch(
@@ -324,7 +318,7 @@ def test_threads_that_claim_at_once_share_the_works(catalog: Catalog) -> None:
     lost: list[str] = []
 
     def drain(owner: str) -> None:
-        while works := catalog.claim(owner, 7, 60):
+        while works := catalog.claim(owner, 7, 60).items:
             catalog.heartbeat(owner, 60)
             lost.extend(catalog.commit(Batch(finished=[finished(work.work_id, owner=owner) for work in works])).lost)
             taken.extend(work.work_id for work in works)
@@ -421,6 +415,6 @@ def test_a_parked_work_has_the_plan_that_was_executed(catalog: Catalog) -> None:
 def test_a_work_that_is_opened_again_has_all_its_tries(catalog: Catalog) -> None:
     catalog.enqueue([item("W1")])
     finish(catalog, "W1", Reason.HTTP_5XX, retry_at=4_000_000_000.0)
-    catalog.reopen(["W1"])
-    (work,) = catalog.claim("me", 1, 60)
+    catalog.reopen([("W1", None)])
+    (work,) = catalog.claim("me", 1, 60).items
     assert (work.tries, work.progress) == (0, None)

@@ -12,7 +12,11 @@ import pytest
 from pydantic import SecretStr
 
 from docstokg_assets_tests.support.servers import Postgres
-from resources.catalog import Catalog, CatalogError, Location, NewItem, QueryRefused, run_readonly_query
+from resources.catalog.catalog import Catalog
+from resources.catalog.database import Location
+from resources.catalog.errors import CatalogError
+from resources.catalog.readonly_query import QueryRefused, run_readonly_query
+from resources.catalog.rows import NewItem
 from resources.records import Answer
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -170,7 +174,7 @@ def test_asking_changes_no_older_catalog_and_needs_no_right_to_write(tmp_path: P
 @pytest.mark.requirement("CLI-1")
 def test_what_cannot_be_asked_is_named_without_its_password(postgres: Postgres, tmp_path: Path) -> None:
     wrong = SecretStr(postgres.url.replace(postgres.password, "canary-of-a-wrong-one"))
-    with pytest.raises(CatalogError, match=r"postgresql://127\.0\.0\.1:\d+/postgres cannot be asked") as caught:
+    with pytest.raises(CatalogError, match=r"postgresql://127\.0\.0\.1:\d+/postgres cannot be queried") as caught:
         asked(wrong, "SELECT 1")
     assert "canary" not in str(caught.value)
     text = tmp_path / "text"

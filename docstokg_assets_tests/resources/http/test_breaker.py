@@ -235,8 +235,8 @@ def test_a_healthy_host_costs_no_writes(catalog: Catalog, fake_clock: Any, monke
     hosts = host_state(catalog, fake_clock)
     monkeypatch.setattr(catalog, "change_breaker", lambda *args: pytest.fail("written"))
     reads: list[str] = []
-    read = catalog.closure
-    monkeypatch.setattr(catalog, "closure", lambda host: reads.append(host) or read(host))
+    read = catalog.host_pause
+    monkeypatch.setattr(catalog, "host_pause", lambda host: reads.append(host) or read(host))
     for _ in range(1000):
         assert hosts.admits("a.org") and hosts.report("a.org", False) == () and hosts.report("a.org", None) == ()
     assert reads == ["a.org"]
@@ -263,7 +263,7 @@ def test_broken_hosts_are_known_without_reading(
     hosts = host_state(catalog, fake_clock)
     fail(hosts)
     hosts.report("well.org", False)
-    monkeypatch.setattr(catalog, "closure", lambda host: pytest.fail("read"))
+    monkeypatch.setattr(catalog, "host_pause", lambda host: pytest.fail("read"))
     assert hosts.broken() == {"a.org": Phase.OPEN}
     fake_clock.sleep(31)
     assert hosts.broken() == {"a.org": Phase.HALF_OPEN}

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.domain.scope import WorkScope
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.reporting.metrics import compute_slis
 from docstokg_assets.runs.run import DownloadRun
@@ -30,6 +29,7 @@ from resources.http.exchange import Send
 from resources.http.messages import Request, ResponseHead, Role
 from resources.http.settings import CacheTtlSettings, HttpSettings
 from resources.records import Reason, Status
+from resources.scope import WorkScope
 from resources.settings import SettingsError
 
 CANARY = "canary-c0ffee-c0ffee"

@@ -30,7 +30,7 @@ PASS = """
 import os, signal, sys, time
 import resources.rate_limit.limiter as limiter
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.domain.scope import WorkScope
+from resources.scope import WorkScope
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 from resources.http.host_state import HostStateCache

@@ -120,5 +120,5 @@ def test_a_budget_that_is_used_up_closes_the_host_until_it_is_filled_again(servi
     with pytest.raises(HostClosed):
         ask(services, "one more")
     assert len(web.arrivals) == 1
-    until = services.catalog.closure(HOST).closed_until
+    until = services.catalog.host_pause(HOST).closed_until
     assert until is not None and until - time.time() == pytest.approx(3600, abs=10)

@@ -24,7 +24,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 PASS = """
 import sys
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.domain.scope import WorkScope
+from resources.scope import WorkScope
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+Years = int | tuple[int, ...]  # a year, or several; 0: works without a year
+
 
 @dataclass(frozen=True, slots=True)
 class WorkScope:
     """The works of a year or of several (0: the year is unknown), of a run, of both, or all."""
 
-    year: int | tuple[int, ...] | None = None
+    year: Years | None = None
     run_id: str | None = None
 
     def __str__(self) -> str:
@@ -38,3 +40,6 @@ class WorkScope:
     def parameters(self) -> dict[str, Any]:
         """The values of the parameters in `condition`."""
         return {"run_id": self.run_id} if self.run_id else {}
+
+
+ALL_WORKS = WorkScope()
