@@ -196,6 +196,7 @@ class DownloadRun:
             self.services.owner,
             self.dry_run,
             self._taken_urls,
+            max_depth=self.config.resolvers.by_name()["landing"].max_depth,
         )
 
     def _request_policies(self) -> dict[str, RequestPolicy]:
