@@ -115,8 +115,10 @@ def plan_columns(plans: Iterable[tuple[Work, Plan]], planned_at: datetime) -> di
     return {**columns, "planned_at": [planned_at] * len(rows)}
 
 
-_STEP_COLUMNS = ("work_id", "year", "plan_hash", "position")
-_STEP_COLUMNS += ("tier", "resolver", "deferred", "url", "host", "target", "version", "license")
+_STEP_COLUMNS = (
+    *("work_id", "year", "plan_hash", "position"),
+    *("tier", "resolver", "deferred", "url", "host", "target", "version", "license"),
+)
 
 
 def _step_cells(step: PlanStep) -> tuple[Any, ...]:
