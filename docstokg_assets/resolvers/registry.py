@@ -23,12 +23,11 @@ from pydantic import Field, SecretStr
 
 from docstokg_assets.domain.plans import DELETED_PLAN, Candidate, Plan, PlanStep, Target, Tier
 from docstokg_assets.domain.works import Work
-from resources.catalog.spending import Spent
 from resources.http.messages import Request, Response
 from resources.http.settings import HttpSettings, RetrySettings
 from resources.layers import SECRET_PREFIX
 from resources.rate_limit.settings import Rate
-from resources.records import Reason
+from resources.records import Reason, Spent
 from resources.settings import Section, SettingsError
 
 log = logging.getLogger(__name__)
