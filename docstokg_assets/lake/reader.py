@@ -23,7 +23,7 @@ from resources.lake.files import LakeFiles
 from resources.records import AttemptRecord, Reason, Status
 
 _BATCH = 2_000
-_COLUMNS = tuple(name for name in WORK_FIELDS if name != "deleted")  # which is learnt after a record was kept
+_COLUMNS = tuple(name for name in WORK_FIELDS if name not in ("deleted", "ingest"))  # which no record has
 _MEMORY, _THREADS = "300MB", 2
 _REPEATED = """
 CREATE TEMP TABLE repeated AS SELECT work_id, max(fetched_at) AS latest FROM every_work
