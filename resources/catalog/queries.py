@@ -142,8 +142,8 @@ class Queries(Database):
         return [StoredAttempt.from_row(row) for row in self._rows(statement.order_by(attempts.c.id).limit(limit))]
 
     def attempt_columns_after(self, position: int, limit: int) -> Columns:
-        """The same rows as `attempts_after`, column by column and as they are stored; faster for very many. Without those of ingest
-        items, which are exported with their results."""
+        """The same rows as `attempts_after`, column by column and as they are stored; faster for very many. Without those of
+        ingest items, which are exported with their results."""
         return self._columns(select(attempts).where(_OF_WORKS), attempts.c.id, position, limit)
 
     def attempts_of(self, work_id: str, year: int | None, after: int = 0) -> list[AttemptRecord]:
