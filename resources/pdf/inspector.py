@@ -39,9 +39,7 @@ class PdfFacts:
 
     pages: int | None = None
     text: str = ""  # of the first pages, cut
-    metadata: Mapping[str, str] = field(
-        default_factory=dict
-    )  # `title`, `subject` … of /Info, `dc:title`, `prism:doi` … of XMP
+    metadata: Mapping[str, str] = field(default_factory=dict)  # `title` … of /Info, `dc:title`, `prism:doi` … of XMP
     encrypted: bool = False
     fault: str | None = None
     limit: str | None = None
@@ -103,9 +101,8 @@ class _Child:
         self._in, self._out = self._process.stdin, self._process.stdout
         self._ended: tuple[int, int] | None = None
         try:
-            self._enough = int(
-                self._line(_START_S) or b""
-            )  # the most memory, in bytes, that one in good health has used
+            # the most memory, in bytes, that one in good health has used
+            self._enough = int(self._line(_START_S) or b"")
         except ValueError:
             code, _ = self.end()
             raise OSError(f"the PDF reader ended at its start (code {code})") from None
