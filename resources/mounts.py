@@ -1,4 +1,4 @@
-"""Refuses to keep a SQLite file on a network file system, where its locks do not hold and it gets damaged.
+"""Refuse to keep a SQLite file on a network file system, where its locks do not hold and it gets damaged.
 
 Only what is certainly a network is refused; file systems of containers (overlay, 9p) are not.
 """

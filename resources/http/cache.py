@@ -1,9 +1,9 @@
 """The cache of answers of APIs and of landing pages, private to its user, by the rules of RFC 9111, which hishel decides.
 
-It is asked before anything is sent and told every answer afterwards; it sends nothing itself. Whether a landing page is worth
-keeping is decided above, by whoever reads it: a wall or a page without links may be another one the next time. What is kept
+The client looks an answer up before it sends a request and stores the answer afterwards. Whether a landing page is worth
+storing is decided by the caller that reads it: a wall or a page without links may be different the next time. What is kept
 holds no credentials: neither the URL nor request headers but those that Vary names, no header that could carry a key, and no
-answer that repeats one. A cache that cannot be used is one that knows nothing. Files never come here.
+answer that repeats one. While the store is unavailable, every lookup is a miss. Files are never cached.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _may_keep(visit: Visit, head: ResponseHead, body: bytes) -> bool:
 
 
 def _repeats(secrets: tuple[str, ...], headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether the host says again what it was shown in confidence."""
+    """Whether the answer repeats a secret that the request had."""
     shown = "\n".join(_clean(headers).values()).encode("utf-8", "replace")
     told = {form.encode() for s in secrets if len(s) >= _LEAST_SECRET for form in (s, quote(s, safe=""))}
     return any(secret in shown or secret in body for secret in told)

@@ -1,6 +1,6 @@
-"""Shuts the sockets of requests that are past a deadline or whose run is being ended: a dripping answer outlives every read
-timeout. The head of an answer has a deadline of its own, before that of the whole. It also knows which answers crawl. What was
-sent, and what the error then means to the sender, is the wire's.
+"""Shut the sockets of requests that are past a deadline or whose run is being stopped. A read timeout does not end an answer
+that arrives byte by byte. The head of an answer has a deadline of its own, before that of the whole. The watchdog also knows
+which answers are too slow ("crawl").
 """
 
 from __future__ import annotations

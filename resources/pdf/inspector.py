@@ -1,10 +1,9 @@
-"""Asks a child process what a PDF says of itself: pages, metadata, the text of its first pages. Judges nothing.
+"""Read a PDF in a child process: number of pages, metadata, the text of its first pages.
 
-Every PDF library can be made to eat gigabytes or to run for ever. So the parser lives in children (`child.py`) with limits of
-memory and processor time, and a deadline here; one that reached a limit is replaced. Of one that ends without an answer the exit
-code tells, and the memory that it had used. One that ended for any other reason says nothing
-of the file, which is asked for once more. They start with the first PDF, serve until `close`, and end by themselves when
-this process does, because their standard input does.
+A hostile file can make any PDF library use gigabytes or run for ever. So the parser runs in children (`child.py`) with limits of
+memory and processor time, and a deadline here; one that reached a limit is replaced. When a child ends without an answer, its
+exit code and the memory it used tell whether it reached a limit. If not, the file is read once more by another child. Children
+start with the first PDF, serve until `close`, and end by themselves with this process, when their standard input ends.
 """
 
 from __future__ import annotations
