@@ -122,7 +122,7 @@ def test_an_ordinary_host_with_very_many_works_does_not_hold_up_the_others(
     assert 10 <= asked["a.example"] <= 19  # two a second, a burst of two, and the time it takes to begin
     assert result.ended == "deadline"
     crowd_waits = waiting[0]
-    assert 5 <= crowd_waits.count <= 100  # most of the crowd is left where it is
+    assert 5 <= crowd_waits.count < 150  # most of the crowd is left where it is
     spread = crowd_waits.latest - crowd_waits.earliest
     assert spread >= 0.4 * (crowd_waits.count - 1)  # two a second: their times say when their turn will be
 

@@ -3,6 +3,7 @@ everything) on loopback, and a proxy that loses answers. Tests may stop, freeze 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -115,7 +116,8 @@ class Postgres:
         """Its port stays open, and nobody answers."""
         assert self._process is not None
         for pid in [self._process.pid, *self._children()]:
-            os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # a connection's process ends with its client
+                os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def _children(self) -> list[int]:
         assert self._process is not None

@@ -1,7 +1,7 @@
-"""Find the works of a claim by ranges of an index that are already in the order of claims, however long the queue is.
+"""Find the works of a claim through an index in claim order, so that the cost does not depend on the length of the queue.
 
-A scope (a year, several, a run, all) is a list of ranges, whose rows are merged here. The database sorts nothing, and a claim
-that leaves out groups walks over a bounded number of works. Tests check the query plans of these statements.
+A scope (one year, several years, a run, all works) is a list of index ranges, which are merged here. The database does not sort,
+and a claim that leaves out groups reads a bounded number of works. Tests check the query plans of these statements.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Table, Update, an
 from resources.catalog.schema import LEASED, READY, WAITING, group_leases, queue, run_works
 from resources.scope import WorkScope, Years
 
-Position = tuple[int, str]  # (priority, work): where in their order a claim ended
+Position = tuple[int, str]  # (priority, work): where a claim ended, in claim order
 
-WAKE_AT_ONCE = 1_000  # works that came due are made ready in portions, so that no claim takes long
-WINDOW = 2_000  # works that one query reads where some are left out,
-MOST_WALKED = 20_000  # and one claim
+WAKE_AT_ONCE = 1_000  # works made ready by one claim, so that no claim takes long
+WINDOW = 2_000  # works read by one query when groups are left out,
+MOST_WALKED = 20_000  # and by one claim
 HELD = queue.c.lease_until > 0  # true for all of LEASED; makes SQLite use the index of leases
 _WAITING_STATES = ("queued", "retry")
 AGAIN: dict[str, Any] = {
@@ -33,7 +33,7 @@ AGAIN: dict[str, Any] = {
 
 
 class Outlook(NamedTuple):
-    """What a pass without works of its own can expect."""
+    """The state of the queue for a pass that holds no works."""
 
     due: bool  # now
     held: int  # by other processes
@@ -41,8 +41,8 @@ class Outlook(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Works that an index has in their order. `lead` is its first column where the ORDER BY must name it: PostgreSQL does not see
-    that "is null" makes it the same for all of them."""
+    """A range of works in index order. `lead` is the first column of the index if ORDER BY must name it: PostgreSQL does not
+    recognise that "is null" makes it constant."""
 
     condition: ColumnElement[bool]
     lead: tuple[ColumnElement[Any], ...] = ()
@@ -92,7 +92,7 @@ def works(work_ids: Iterable[str]) -> Update:
 def claim_ready(
     connection: Connection, scope: WorkScope, limit: int, left_out: Set[str], after: Position | None
 ) -> tuple[list[Row[Any]], Position | None, bool]:
-    """Lock up to `limit` ready works, most urgent first. Also returns where the walk ended, and whether no more are left."""
+    """Lock up to `limit` ready works, most urgent first. Also returns where the scan ended, and whether no more are left."""
     window = WINDOW if left_out else limit
     streams = [_keys(connection, part, after, window) for part in ranges(scope)]
     keys = iter(streams[0]) if len(streams) == 1 else heapq.merge(*streams, key=lambda key: (-key[0], key[1]))
@@ -108,14 +108,14 @@ def claim_ready(
                     break
         else:
             return rows + _locked(connection, chosen), position, walked < MOST_WALKED
-        rows += _locked(connection, chosen)  # without works that another process is claiming; then the walk goes on
+        rows += _locked(connection, chosen)  # skips works that another process is claiming; then the scan continues
     return rows, position, False
 
 
 def _keys(
     connection: Connection, part: Range, after: Position | None, window: int
 ) -> Iterator[tuple[int, str, str | None]]:
-    """(priority, work, group) of the ready works of a range in their order, from an index alone."""
+    """(priority, work, group) of the ready works of a range in claim order, read from the index alone."""
     while True:
         page: list[tuple[int, str, str | None]] = []
         for behind in _behind(after):
@@ -135,7 +135,7 @@ def ready_keys(part: Range, behind: ColumnElement[bool] | None = None) -> Select
 
 
 def _behind(position: Position | None) -> list[ColumnElement[bool]]:
-    """The conditions of two queries, one after the other: each can start at its first row in the index."""
+    """The conditions of two consecutive queries, each of which can seek to its first row in the index."""
     if position is None:
         return [true()]
     priority, work_id = position
@@ -151,8 +151,8 @@ def _locked(connection: Connection, work_ids: Sequence[str]) -> list[Row[Any]]:
 
 
 def to_wake(now: float, claimer: str) -> list[Select[Any]]:
-    """The works that have waited long enough, and those whose lease ended. Not the claimer's own: they ended only because a clock
-    was set or the process was suspended, and it renews them."""
+    """Works whose wait is over, and works whose lease has expired. Leases of the claimer itself are left out: they expire only if
+    a clock was set or the process was suspended, and the claimer renews them."""
     waited = [
         select(queue.c.work_id)
         .where(WAITING, queue.c.state == state, queue.c.not_before <= now)
