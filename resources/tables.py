@@ -112,13 +112,8 @@ WORKS = Table(
 )
 
 _COPIES = ("works.locations", "works.urls", "works.doi", "works.arxiv_id", "works.pmcid")
-_CHOICE = (
-    *_COPIES,
-    "works.pmid",
-    "works.oa_status",
-    "works.agency",
-    "works.has_content",
-)  # decide which resolvers are queried
+# These decide which resolvers are queried.
+_CHOICE = (*_COPIES, "works.pmid", "works.oa_status", "works.agency", "works.has_content")
 _VERSION = "publishedVersion, acceptedVersion or submittedVersion, where known"
 
 PLANS = Table(
@@ -142,6 +137,11 @@ PLANS = Table(
 _STORED = CATALOG | LAKE
 _ATTEMPT = _STORED | CSV
 _ATTEMPT_ROW = _ATTEMPT | MANIFEST
+_ATTEMPT_ORDER = (
+    *("run_id", "worker_id", "seq", "ts", "work_id", "resolver", "tier", "role", "host", "url", "canonical_url"),
+    *("verb", "status", "reason", "http_status", "content_type", "elapsed_ms", "bytes_written"),
+    *("content_length_hdr", "attempt", "retry_after_s", "cache_hit", "extra"),
+)
 
 ATTEMPTS = Table(
     "attempts",
@@ -172,22 +172,7 @@ ATTEMPTS = Table(
         Column("worker_id", TEXT, _ATTEMPT_ROW, "the process of the run that made it", required=True),
         Column("seq", BIG, _ATTEMPT_ROW, "its number in that process", required=True),
     ),
-    order={
-        LAKE: (
-            *("run_id", "worker_id", "seq", "ts", "work_id", "resolver", "tier", "role", "host", "url"),
-            *(
-                "canonical_url",
-                "verb",
-                "status",
-                "reason",
-                "http_status",
-                "content_type",
-                "elapsed_ms",
-                "bytes_written",
-            ),
-            *("content_length_hdr", "attempt", "retry_after_s", "cache_hit", "extra"),
-        )
-    },
+    order={LAKE: _ATTEMPT_ORDER},
 )
 
 _OUTCOME = _STORED | MANIFEST
