@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from docstokg_assets.config import load_config
+from docstokg_assets.config import load_config, resolvers_of
 from docstokg_assets.domain.works import Work
 from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.runs.planning import plan_works, store_works
-from docstokg_assets.runs.services import resolvers_of
 from docstokg_assets.sandbox.mix import Mix
 from docstokg_assets.sandbox.snapshot import write_snapshot
 from docstokg_assets.sandbox.universe import Universe

@@ -28,6 +28,7 @@ from docstokg_assets.runs.services import Services
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import QueueCounts
 from resources.errors import ExplainedError
+from resources.on_use import arrow_without_pandas
 from resources.scope import WorkScope
 from resources.whole_file import disk_trouble
 
@@ -75,6 +76,7 @@ class RunSession:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
+        arrow_without_pandas()
         self.console = stderr_console()
         self.signals = StopSignals(self.console)
 

@@ -13,12 +13,12 @@ import typer
 from docstokg_assets.cli.data_folder import open_catalog
 from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import JsonOption, Load, with_settings
+from docstokg_assets.config import resolvers_of
 from docstokg_assets.config.explain import explain_resolvers
 from docstokg_assets.domain.works import Work
-from docstokg_assets.lake.reader import attempts_of_work
+from docstokg_assets.lake.attempts import attempts_of_work
 from docstokg_assets.reporting import explain_work
 from docstokg_assets.reporting.rendering import json_text, printable
-from docstokg_assets.runs.services import resolvers_of
 
 app = typer.Typer()
 _MAX_LISTED = 20
@@ -51,7 +51,7 @@ def why(
         history = explain_work.explain(
             queued,
             entry,
-            attempts_of_work(catalog, loaded.value.lake_files(), queued.work_id, queued.year),
+            attempts_of_work(catalog, loaded.value.lake_files, queued.work_id, queued.year),
             resolvers_of(loaded.value),
             off,
             catalog.now(),

@@ -29,7 +29,6 @@ from docstokg_assets.engine.download import (
 )
 from docstokg_assets.engine.search_state import Failure, SearchState, conclude, error_details
 from docstokg_assets.engine.settings import DownloadSettings
-from docstokg_assets.landing.extract import extract
 from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.resolvers.api import license_name
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult, make_plan
@@ -354,6 +353,8 @@ class _WorkSearch:
         elif candidate.target is Target.PDF and response.content_type == "application/pdf":
             state.fail(candidate, Reason.PDF_CORRUPT, response, kind=Kind.PDF_CORRUPT)
         else:
+            from docstokg_assets.landing.extract import extract  # its rules take a while to compile
+
             found = extract(page, response.headers.get("content-type"), response.url)
             if state.html is None and found.is_full_text:
                 sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type

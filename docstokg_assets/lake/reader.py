@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING
 
 import duckdb
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
-from docstokg_assets.lake.connection import fetch_dicts
 from docstokg_assets.lake.views import every_row, open_lake
-from resources.catalog.catalog import Catalog
 from resources.lake.files import LakeFiles
-from resources.records import AttemptRecord, Reason, Status
 from resources.scope import WorkScope
+
+if TYPE_CHECKING:
+    pass
 
 _BATCH = 2_000
 _COLUMNS = tuple(name for name in WORK_FIELDS if name not in ("deleted", "ingest"))  # which a stored record never has
@@ -38,10 +37,6 @@ _LATEST = """
 SELECT {columns} FROM every_work ANTI JOIN repeated
 ON every_work.work_id = repeated.work_id AND every_work.fetched_at < repeated.latest WHERE {of_year}
 """
-_MANY_ATTEMPTS = 200_000
-_OF_WORK = """
-SELECT * FROM ({attempts}) WHERE work_id = ? OR (extra LIKE '%"also_for"%' AND contains(extra, '"' || ? || '"'))
-"""
 
 
 def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
@@ -50,24 +45,6 @@ def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
         con.execute(f"SET threads = {_THREADS}")  # each thread needs some of the memory
         con.execute(f"CREATE TEMP VIEW every_work AS {every_row(con, lake, 'works')}")
         yield from _latest_of_year(con, WorkScope(year).condition)
-
-
-def attempts_of_work(catalog: Catalog, lake: LakeFiles, work_id: str, year: int | None) -> list[AttemptRecord]:
-    """All attempts for a work, by time. The catalog does not index attempts by work: if a year has many, the exported ones are
-    read from the lake."""
-    if not catalog.has_more_attempts(year, _MANY_ATTEMPTS):
-        return catalog.attempts_of(work_id, year)
-    newer = catalog.attempts_of(work_id, year, after=catalog.export_position("lake.attempts"))
-    with open_lake(lake, years=(year or 0,)) as con:
-        sql = _OF_WORK.format(attempts=every_row(con, lake, "attempts", (year or 0,)))
-        rows = fetch_dicts(con, sql, [work_id, work_id])
-    found = [_attempt(row) for row in rows] + newer
-    return sorted({(a.run_id, a.worker_id, a.seq): a for a in found}.values(), key=lambda a: (a.ts, a.seq))
-
-
-def _attempt(row: dict[str, Any]) -> AttemptRecord:
-    tokens = {"status": Status(row["status"]), "reason": Reason(row["reason"]) if row["reason"] else None}
-    return AttemptRecord(**{**row, **tokens, "extra": orjson.loads(row["extra"])})
 
 
 def _latest_of_year(con: duckdb.DuckDBPyConnection, of_year: str) -> Iterator[Work]:

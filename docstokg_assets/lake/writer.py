@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -27,10 +27,12 @@ import pyarrow.parquet as pq
 from ulid import ULID
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
-from resources.catalog.catalog import Catalog
-from resources.catalog.queries import Columns
 from resources.lake.files import LakeError, LakeFiles
 from resources.tables import LAKE_TABLES, OUTCOMES, Column, Into, Type
+
+if TYPE_CHECKING:
+    from resources.catalog.catalog import Catalog
+    from resources.catalog.queries import Columns
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from itertools import chain
 
 import dagster as dg
 
+from docstokg_assets.config import resolvers_of
 from docstokg_assets.defs.assets.openalex_works import openalex_works
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
 from docstokg_assets.defs.partitions import years
@@ -13,7 +14,6 @@ from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.runs.planning import plan_works
-from docstokg_assets.runs.services import resolvers_of
 from docstokg_assets.sources.deletions import DeletionCounts, deleted_of_years, without_deleted
 from docstokg_assets.sources.listing import open_snapshot
 from resources.dagster_resources import CatalogResource
