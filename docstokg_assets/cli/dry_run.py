@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rich.console import Console
 
 from docstokg_assets.cli.output import RowFormat, print_message, print_rows, stderr_console
 from docstokg_assets.reporting.rendering import plural
-from resources.catalog.rows import Entry
 from resources.records import Answer
+
+if TYPE_CHECKING:
+    from resources.catalog.rows import Entry
 
 _FIRST = 10
 _COLUMNS = ("work_id", "title", "resolver", "tier", "url")

@@ -13,11 +13,6 @@ import typer
 from docstokg_assets.cli.data_folder import open_catalog
 from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import JsonOption, Load, with_settings
-from docstokg_assets.config import resolvers_of
-from docstokg_assets.config.explain import explain_resolvers
-from docstokg_assets.domain.works import Work
-from docstokg_assets.lake.attempts import attempts_of_work
-from docstokg_assets.reporting import explain_work
 from docstokg_assets.reporting.rendering import json_text, printable
 
 app = typer.Typer()
@@ -33,6 +28,12 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Explain what happened to one work: every request, its answer, why it ended so, and what you can do."""
+    from docstokg_assets.config import resolvers_of
+    from docstokg_assets.config.explain import explain_resolvers
+    from docstokg_assets.domain.works import Work
+    from docstokg_assets.lake.attempts import attempts_of_work
+    from docstokg_assets.reporting import explain_work
+
     loaded = load()
     wanted = explain_work.without_file_name(work)
     with open_catalog(loaded.value) as catalog:

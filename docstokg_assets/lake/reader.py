@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
 from docstokg_assets.lake.views import every_row, open_lake
-from resources.lake.files import LakeFiles
 from resources.scope import WorkScope
 
 if TYPE_CHECKING:
-    pass
+    import duckdb
+
+    from resources.lake.files import LakeFiles
 
 _BATCH = 2_000
 _COLUMNS = tuple(name for name in WORK_FIELDS if name not in ("deleted", "ingest"))  # which a stored record never has
