@@ -36,7 +36,7 @@ from resources.on_use import ModuleOnUse
 if TYPE_CHECKING:
     import hishel
 else:
-    hishel = ModuleOnUse("hishel")
+    hishel = ModuleOnUse("hishel", without=("redis",))
 
 log = logging.getLogger(__name__)
 
