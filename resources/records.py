@@ -50,9 +50,8 @@ class Reason(StrEnum):
 
     ending: Ending
 
-    def __new__(
-        cls, token: str, ending: Ending = Ending.TERMINAL
-    ) -> Reason:  # the default: `Reason(token)` looks one up
+    # The default is for `Reason(token)`, which looks one up.
+    def __new__(cls, token: str, ending: Ending = Ending.TERMINAL) -> Reason:
         reason = str.__new__(cls, token)
         reason._value_, reason.ending = token, ending
         return reason

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, Field, SecretStr, create_model, field_validator, model_validator
 
+from docstokg_assets.config.ingest import IngestSettings
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, default_order, key_variables, load_resolvers
 from docstokg_assets.sources.settings import OpenAlexSettings
@@ -131,6 +132,7 @@ class ContentDownloadConfig(Section):
     telemetry: TelemetrySettings = TelemetrySettings()
     resolvers: RegisteredResolvers = RegisteredResolvers()
     openalex: OpenAlexSettings = OpenAlexSettings()
+    ingest: IngestSettings = IngestSettings()
 
     @field_validator("policy")
     @classmethod

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ulid import ULID
 
@@ -25,6 +25,7 @@ from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.reporting import run_files
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, FileHeld, JsonlSink, OtlpSink, SinkSet
+from docstokg_assets.resolvers.landing import LandingSettings
 from docstokg_assets.resolvers.registry import ResolverContext, key_of
 from docstokg_assets.runs.orphans import delete_files, stale_parts
 from docstokg_assets.runs.planning import Planned, plan_works, store_works
@@ -196,6 +197,7 @@ class DownloadRun:
             self.services.owner,
             self.dry_run,
             self._taken_urls,
+            max_depth=cast(LandingSettings, self.config.resolvers.by_name()["landing"]).max_depth,
         )
 
     def _request_policies(self) -> dict[str, RequestPolicy]:

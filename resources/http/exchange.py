@@ -2,7 +2,7 @@
 
 An exchange yields steps (`Send` this, `Pause` that long) and is sent the Reply, or None after a Pause and for a Send that did not
 leave because its host was closed meanwhile. It never waits, opens no connection and holds no thread. Its drivers are
-`HttpClient.request_with_retries`, which blocks, and the dispatcher, which does not. `exchanger.py` makes exchanges.
+`HttpClient.request_with_retries`, which blocks, and the dispatcher, which does not. `client.py` makes exchanges.
 """
 
 from __future__ import annotations
