@@ -111,7 +111,7 @@ def build_report(
 
 
 def _to_retry(entries: Iterable[Entry]) -> Iterator[ParkedGroup]:
-    """Works whose search failed and will be repeated; the queue's `parked` were put aside in the middle of a search.
+    """Works whose search failed and will be repeated, unlike `parked` works, whose search is not finished.
 
     The reason of an outcome is that of the best candidate; the work waits for the first candidate that may succeed next time.
     """

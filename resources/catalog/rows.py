@@ -26,7 +26,7 @@ class NewItem:
     work_id: str
     year: int | None
     priority: int
-    record: Mapping[str, Any]
+    record: Mapping[str, Any] | str  # or its JSON
     plan_hash: str
     next_group: str | None = None
 
