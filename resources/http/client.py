@@ -6,7 +6,7 @@ It assembles the parts and owns their lifetime; each part decides for itself.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from resources.http.exchange import Exchange, Reply, RequestPolicy, Send, Step
 from resources.http.exchanger import Exchanger
 from resources.http.host_state import HostStateCache
 from resources.http.messages import Request, Response, ResponseHead
+from resources.http.reachability import why_unreachable
 from resources.http.robots import RobotsCache
 from resources.http.settings import HttpSettings, RobotsSettings
 from resources.http.wire import Wire
@@ -127,6 +128,10 @@ class HttpClient:
         if stated.exhausted_for_s is not None:
             until = self.clock.wall() + stated.exhausted_for_s
             self.hosts.close(host_of(head.url), until, str(Reason.RETRY_AFTER))
+
+    def why_unreachable(self, hosts: Sequence[tuple[str, int]], none_left: bool) -> str | None:
+        """Why neither the proxy nor any of these hosts can be reached, with the remedy; None when one can."""
+        return why_unreachable(self.wire.settings, hosts, none_left)
 
     def _sleep(self, seconds: float, stopped: Callable[[], bool]) -> None:
         """Sleep in slices, so that a stop is noticed."""

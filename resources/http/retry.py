@@ -25,6 +25,7 @@ from resources.http.errors import (
     HostClosed,
     HttpError,
     KeptConnectionLost,
+    NetworkDown,
 )
 from resources.http.exchange import Context, Pause, Reply, Send, Step, reason_of_status
 from resources.http.host_state import PROBES_OUT_S, HostStateCache
@@ -233,10 +234,10 @@ def _is_idempotent(request: Request) -> bool:
 
 def _host_failed(result: Reply | HttpError) -> bool | None:
     """Whether a try counts against its host: a connection error or a 5xx does, any other answer counts for it, and a broken
-    body, a kept connection that was closed or an error of our own making says nothing."""
+    body, a kept connection that was closed, a network that is gone or an error of our own making says nothing."""
     if isinstance(result, Reply):
         return result.head.status >= 500
-    if isinstance(result, KeptConnectionLost):
+    if isinstance(result, KeptConnectionLost | NetworkDown):
         return None
     if isinstance(result, ConnectionFailed | DeadlineExceeded):
         return True
