@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from docstokg_assets.domain.pdf_match import PdfValidator, strict
@@ -67,6 +66,7 @@ class ResolverPipeline:
     dry_run: bool = False
     taken_urls: dict[str, str] = field(default_factory=dict)  # canonical URL -> work, for `global_url_dedupe`
     url_patterns: UrlPatternCache = field(default_factory=UrlPatternCache)
+    max_depth: int = 4  # pages on the way from a candidate to its file (`resolvers.landing.max_depth`)
     quarantine: Quarantine = field(init=False)  # for PDFs that are another file type as well
 
     def __post_init__(self) -> None:
@@ -201,7 +201,7 @@ class _WorkSearch:
             if name in begun:
                 state.add_to_chain(name)
             for candidate in result.candidates:
-                state.add(candidate)
+                state.add(state.with_rights(candidate))
             if not result.candidates and result.reason is not Reason.OK:
                 details: dict[str, Any] = {"until": result.until, "host": result.host, "note": result.note}
                 resolver = self.shared.resolvers[name]
@@ -215,8 +215,8 @@ class _WorkSearch:
         if (wall := state.wall_of(candidate.host)) is not None:
             state.fail(candidate, wall, note="not requested: the host answered with a wall before")
             return None
-        if (reason := self._skip_reason(candidate)) is not None:
-            state.fail(candidate, reason)
+        if (skipped := self._skip_reason(candidate)) is not None:
+            state.fail(candidate, skipped[0], note=skipped[1])
             return None
         try:
             if candidate.target is Target.LANDING:
@@ -237,25 +237,30 @@ class _WorkSearch:
             self.shared.url_patterns.learn(doi, candidate.url)
         return outcome
 
-    def _skip_reason(self, candidate: Candidate) -> Reason | None:
-        """Why no request is sent for a candidate: a policy, another work that has its URL, or a URL that is known as a wall."""
+    def _skip_reason(self, candidate: Candidate) -> tuple[Reason, str] | None:
+        """Why no request is sent for a candidate (a policy, another work that has its URL, or a URL that is known as a wall), and
+        what exactly was found."""
         if (excluded := self._excluded_by(candidate)) is not None:
-            self.log.write(self._request(candidate), candidate.url, Status.CONTENT_POLICY_SKIP, excluded)
+            reason, note = excluded
+            request = self._request(candidate)
+            self.log.write(request, candidate.url, Status.CONTENT_POLICY_SKIP, reason, extra={"note": note})
             return excluded
         if self._taken_by_another(candidate):
-            return Reason.DUPLICATE_URL_GLOBAL
+            return Reason.DUPLICATE_URL_GLOBAL, ""
         if (wall := wall_at(candidate.url)) is not None:
             self.log.write(self._request(candidate), candidate.url, Status.SKIPPED, wall)
-        return wall
+            return wall, ""
+        return None
 
-    def _excluded_by(self, candidate: Candidate) -> Reason | None:
-        """The policy that excludes a candidate by its version or licence, as far as these are known before the request."""
-        version = (candidate.version or _UNKNOWN).removesuffix("Version")
+    def _excluded_by(self, candidate: Candidate) -> tuple[Reason, str] | None:
+        """The policy that excludes a candidate by its version or licence, as far as these are known before the request, and
+        which of them was found."""
+        settings, version = self.shared.settings, (candidate.version or _UNKNOWN).removesuffix("Version")
+        if version not in settings.versions:
+            return Reason.POLICY_VERSION, f"version: {version}"
         license_ = (license_name(candidate.license) or _UNKNOWN).lower()
-        if version not in self.shared.settings.versions:
-            return Reason.POLICY_VERSION
-        if not any(fnmatchcase(license_, pattern.lower()) for pattern in self.shared.settings.licenses):
-            return Reason.POLICY_LICENSE
+        if not settings.wants_license(license_):
+            return Reason.POLICY_LICENSE, f"licence: {license_}"
         return None
 
     def _taken_by_another(self, candidate: Candidate) -> bool:
@@ -355,7 +360,7 @@ class _WorkSearch:
                 stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, page=page)
                 state.html = self._finalize(candidate, replace(response, payload=stream))
             state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
-            if state.add_links(candidate, response.url, found):
+            if state.add_links(candidate, response.url, found, self.shared.max_depth):
                 state.visited.add(candidate.key)
                 response.keep()  # a wall, an error or a dead end may be gone the next time
             else:

@@ -28,8 +28,8 @@ RETRY_BASE_S = 3600.0  # pause before the second try of a work; it doubles with 
 MAX_TRIES = 5
 MAX_REFUSALS = 24  # a work waits so many times for a broken host without using up a try; then the host counts as dead
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
-MAX_HOPS = 2  # landing pages between a plan's URL and a file
 _FILES = frozenset({Target.PDF, Target.XML})
+_UNWANTED = frozenset({Reason.POLICY_LICENSE, Reason.POLICY_VERSION})  # an archive's copy would be excluded as well
 _SAVED_AS_IS = frozenset({"requests", "waits", "active_ms", "replaces", "fresh"})  # fields of a SearchState
 # What a search must know about a stored file to ask whether it is still current.
 KEPT = ("url", "resolver", "tier", "kind", "sha256", "etag", "last_modified", "version", "license")
@@ -129,19 +129,27 @@ class SearchState:
             self.candidates[candidate.key] = candidate
             self.failures.pop(candidate.key, None)
 
-    def add_links(self, page: Candidate, page_url: str, found: Found) -> bool:
-        """Add the links of a landing page; True if there is any other than the page itself, even a known one."""
-        if page.hop >= MAX_HOPS:
+    def add_links(self, page: Candidate, page_url: str, found: Found, max_depth: int) -> bool:
+        """Add the links of a landing page; True if there is any other than the page itself, even a known one. At most
+        `max_depth` pages are read on the way to a file."""
+        if page.hop >= max_depth:
             return False
         child = replace(page, referer=page_url, checksum=None, hop=page.hop + 1)
         links = [replace(child, url=link.url, target=Target.PDF) for link in found.pdf]
         links += [replace(child, url=link.url, target=Target.XML, rank=page.rank + 1) for link in found.xml]
         next_page = found.next_page or next((link.url for link in found.html), None)
-        if not links and next_page is not None:
+        if not links and next_page is not None and child.hop < max_depth:
             links.append(replace(child, url=next_page, target=Target.LANDING))
         for link in links:
             self.add(link)
         return any(link.key != page.key for link in links)
+
+    def with_rights(self, candidate: Candidate) -> Candidate:
+        """An archived copy has the licence and the version of the URL that was captured, where these are known."""
+        original = self.candidates.get(url_key(candidate.captured_from)) if candidate.captured_from else None
+        if original is None or candidate.license or candidate.version:
+            return candidate
+        return replace(candidate, license=original.license, version=original.version)
 
     def retarget(self, candidate: Candidate, target: Target) -> None:
         """Try the same URL again as what it turned out to be."""
@@ -204,7 +212,10 @@ class SearchState:
         dead = [
             (failure.promise, failure.url, failure)
             for key, failure in self.counted_failures()
-            if failure.url is not None and failure.tier is not Tier.WAYBACK and self.candidates[key].target in _FILES
+            if failure.url is not None
+            and failure.tier is not Tier.WAYBACK
+            and failure.reason not in _UNWANTED
+            and self.candidates[key].target in _FILES
         ]
         found: dict[str, Failure] = {}
         for _, url, failure in sorted(dead, key=lambda known: known[:2]):

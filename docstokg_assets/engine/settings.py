@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -38,3 +39,7 @@ class DownloadSettings(Section):
     )
     park_after_s: float = Field(60.0, gt=0, description="a work that must wait longer goes back to the queue")
     lease_s: float = Field(120.0, ge=10, description="a work whose lease is not renewed for so long is claimed again")
+
+    def wants_license(self, license_: str) -> bool:
+        """Whether copies under this licence, or under none that is stated (`unknown`), are wanted."""
+        return any(fnmatchcase(license_, pattern.lower()) for pattern in self.licenses)

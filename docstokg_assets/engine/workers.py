@@ -71,11 +71,11 @@ class WorkerPool:
 
     def has_room(self) -> bool:
         if len(self._in_flight) >= self._count and (now := self._clock.monotonic()) >= self._next_look:
-            self._next_look, slow = now + _LOOK_S, self._client.wire.crawlers()
+            self._next_look, slow = now + _LOOK_S, self._client.wire.watchdog.crawlers()
             self._crawling = {task for task, send in self._in_flight.items() if id(send) in slow}
             too_many = len(self._crawling) - self._apart - self._count // 4
             if too_many > 0:
-                self._client.wire.give_up(too_many, _PATIENCE_S)
+                self._client.wire.watchdog.give_up(too_many, _PATIENCE_S)
         return len(self._in_flight) - min(len(self._crawling), self._apart) < self._count
 
     def submit(
@@ -123,7 +123,7 @@ class WorkerPool:
             if left <= 0 and interrupted:
                 break
             if left <= 0:
-                self._client.wire.interrupt()
+                self._client.wire.watchdog.cut_all()
                 interrupted, end = True, self._clock.monotonic() + _AFTER_INTERRUPT_S
             handle_events(max(0.05, min(left, 0.25)))
         for _ in range(self._threads):

@@ -9,6 +9,7 @@ import docstokg_assets.resolvers as kit
 
 class LandingSettings(kit.ResolverSettings):
     max_pages: int = Field(default=3, ge=0, description="landing pages of open locations that are tried for one work")
+    max_depth: int = Field(default=4, ge=1, le=10, description="pages on the way from a candidate to its file")
 
 
 _LOCATIONS = (

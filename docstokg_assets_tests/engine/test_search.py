@@ -132,7 +132,7 @@ def test_hops_are_bounded_and_loops_end(tmp_path: Path) -> None:
     refresh = '<meta http-equiv="refresh" content="0; url={}">'
     web = Web({f"https://a.example/{n}": page(refresh.format(f"https://a.example/{n + 1}")) for n in range(9)})
     outcome = search(pipeline(tmp_path, ("landing",)), located(landing="https://a.example/0"), web)
-    assert (outcome.reason, len(web.urls)) == (Reason.NO_PDF_LINK, 3)
+    assert (outcome.reason, len(web.urls)) == (Reason.NO_PDF_LINK, 4)
     circle = Web({"https://a.example/0": page(refresh.format("https://a.example/0"))})
     outcome = search(pipeline(tmp_path, ("landing",)), located(landing="https://a.example/0"), circle)
     assert (outcome.reason, len(circle.urls)) == (Reason.NO_PDF_LINK, 1)
@@ -661,3 +661,56 @@ def test_a_host_that_failed_for_one_copy_is_tried_once_for_the_next(tmp_path: Pa
         ("https://b.example/1.pdf", True),
         ("https://a.example/2.pdf", False),
     ]
+
+
+@pytest.mark.requirement("RES-9")
+@pytest.mark.parametrize(("depth", "found"), [(1, False), (3, False), (4, True), (5, True)])
+def test_the_pages_on_the_way_to_a_file_are_bounded(tmp_path: Path, depth: int, found: bool) -> None:
+    """Three redirect pages and a page with the link: four pages before the file."""
+    steps = {
+        f"https://a.example/{n}": page(f'<meta http-equiv="refresh" content="0; url=/{n + 1}">') for n in range(1, 4)
+    }
+    web = Web(
+        {
+            **steps,
+            "https://a.example/4": page(pdf_meta("/f.pdf")),
+            "https://a.example/f.pdf": (200, "application/pdf", PDF),
+        }
+    )
+    outcome = search(pipeline(tmp_path, ("landing",), max_depth=depth), located(landing="https://a.example/1"), web)
+    assert (outcome.ok, len(web.urls)) == (found, 5 if found else depth)
+
+
+@pytest.mark.requirement("RES-9")
+def test_pages_that_lead_to_each_other_end_without_a_loop(tmp_path: Path) -> None:
+    there = page('<meta http-equiv="refresh" content="0; url=/2">')
+    back = page('<meta http-equiv="refresh" content="0; url=/1">')
+    web = Web({"https://a.example/1": there, "https://a.example/2": back})
+    outcome = search(pipeline(tmp_path, ("landing",), max_depth=10), located(landing="https://a.example/1"), web)
+    assert (outcome.ok, len(web.urls)) == (False, 2)
+
+
+@pytest.mark.requirement("RES-3")
+def test_an_excluded_copy_is_not_looked_up_in_the_archive_either(tmp_path: Path) -> None:
+    place = Location(None, "https://a.example/1.pdf", True, "publishedVersion", "cc-by-nc-nd")
+    web = Web({})
+    work = Work("W1", title="A title", year=2024, doi="10.5555/1", locations=(place,))
+    outcome = search(pipeline(tmp_path, ("openalex", "doi", "wayback"), licenses=("cc-by",)), work, web)
+    assert (outcome.reason, web.asked) == (Reason.POLICY_LICENSE, [])
+    assert outcome.meta["note"] == "licence: cc-by-nc-nd"
+
+
+@pytest.mark.requirement("RES-3")
+def test_an_archived_copy_has_the_licence_of_the_copy_that_was_captured(tmp_path: Path) -> None:
+    file = "https://a.example/1.pdf"
+    place = Location(None, file, True, "publishedVersion", "cc-by")
+    fields = ["timestamp", "original", "mimetype", "statuscode", "digest"]
+    rows = [fields, ["20240101000000", file, "application/pdf", "200", "A"]]
+    replay = f"https://web.archive.org/web/20240101000000id_/{file}"
+    index = (200, "application/json", orjson.dumps(rows))
+    web = Web(
+        {file: (404, "text/html", b"gone"), "https://web.archive.org/cdx": index, replay: (200, "application/pdf", PDF)}
+    )
+    work = Work("W1", title="A title", year=2024, locations=(place,))
+    outcome = search(pipeline(tmp_path, ("openalex", "wayback"), licenses=("cc-by",)), work, web)
+    assert (outcome.ok, outcome.license, outcome.version) == (True, "cc-by", "publishedVersion")

@@ -1,4 +1,4 @@
-"""Name servers that hang. The system's resolver is replaced by one that waits: its servers cannot be chosen without being root."""
+"""Name servers that hang. The system's resolver is replaced by one that waits, because only root could choose its server."""
 
 from __future__ import annotations
 
