@@ -54,7 +54,7 @@ def test_a_request_that_waits_for_a_name_server_can_be_interrupted(
     polite: Callable[..., Any], names: HangingServer
 ) -> None:
     client = polite(http={"timeout_connect_s": 30.0, "deadline_s": 60.0, "retry": {"max_attempts": 1}})
-    threading.Timer(0.3, client.client.wire.interrupt).start()
+    threading.Timer(0.3, client.client.wire.watchdog.cut_all).start()
     began = time.monotonic()
     with pytest.raises(Interrupted):
         client.ask(Request("https://hangs.example.org/a.pdf", Role.LANDING))
