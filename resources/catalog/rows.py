@@ -70,6 +70,16 @@ class QueueCounts(NamedTuple):
     retry: int
     done: int
 
+    @property
+    def waiting(self) -> int:
+        """Unfinished works that come due later: parked, or to be tried again."""
+        return self.parked + self.retry
+
+    @property
+    def to_do(self) -> int:
+        """Unfinished works that do not wait: due now, or in progress."""
+        return self.queued_due + self.leased
+
 
 class Claimed(NamedTuple):
     items: list[QueueItem]
