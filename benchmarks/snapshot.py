@@ -19,9 +19,10 @@ from pathlib import Path
 
 from docstokg_assets.config import load_config, resolvers_of
 from docstokg_assets.domain.works import Work
-from docstokg_assets.lake.reader import works_of_year
+from docstokg_assets.lake.reader import WorksToPlan
 from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.runs.planning import plan_works, store_works
+from docstokg_assets.resolvers.registry import rules_hash
+from docstokg_assets.runs.planning import plan_year, store_works
 from docstokg_assets.sandbox.mix import Mix
 from docstokg_assets.sandbox.snapshot import write_snapshot
 from docstokg_assets.sandbox.universe import Universe
@@ -65,8 +66,9 @@ def measure(snapshot: Snapshot, root: Path) -> None:
         )
 
         def plan() -> int:
-            known = works_of_year(lake.files, YEAR)
-            return plan_works(known, resolvers, config.rate_limit, catalog, lake, now).works
+            to_plan = WorksToPlan(lake.files, rules_hash(resolvers), catalog.planned_from)
+            works = to_plan.works(YEAR)
+            return plan_year(to_plan, works, resolvers, config.rate_limit, catalog, lake, now).works
 
         planned = stage("plan and queue (resolver_plans)", plan)
         assert planned == kept == catalog.queue_counts(YEAR).total
