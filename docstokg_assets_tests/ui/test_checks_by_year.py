@@ -1,0 +1,46 @@
+"""The checks of a year in a real browser: a bad file stays red for its year, and a person checks that year again."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from docstokg_assets_tests.ui.test_ui import keep, launch
+
+if TYPE_CHECKING:
+    from docstokg_assets_tests.support.dagster_ui import Dagster
+
+JOB = "locations/docstokg_assets.definitions/jobs/check_year"
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.requirement("ORC-5")
+def test_a_bad_file_of_one_year_is_red_until_that_year_is_checked_again(page: Page, dagster: Dagster) -> None:
+    launch(page, dagster, "[2023...2024]")
+    dagster.wait_for(lambda: [run["status"] for run in dagster.runs()] == ["SUCCESS"] * 2, "two years", 180)
+    with closing(sqlite3.connect(dagster.data_root / "catalog.sqlite3", timeout=30)) as catalog:
+        found = "SELECT path FROM catalog_entries WHERE year = 2023 AND reason = 'ok' ORDER BY work_id LIMIT 1"
+        (path,) = catalog.execute(found).fetchone()
+    whole = (dagster.data_root / path).read_bytes()
+    (dagster.data_root / path).write_bytes(b"%PDF-1.4 not what was stored")
+    dagster.launch_run(dagster.name, "check_year", partition="2023")
+    dagster.wait_for(lambda: dagster.runs()[0]["status"] == "FAILURE", "the check of 2023")
+    dagster.launch_run(dagster.name, "check_year", partition="2024")
+    dagster.wait_for(lambda: dagster.runs()[0]["status"] == "SUCCESS", "the check of 2024")
+
+    page.goto(f"{dagster.url}/assets/downloaded_artifacts?view=checks")
+    expect(page.get_by_text("no_corruption").first).to_be_visible()
+    page.get_by_text("no_corruption").first.click()
+    keep(page, "checks-by-year")
+    page.get_by_role("button", name=re.compile("^(Execute|Evaluate)")).first.click()
+    keep(page, "execute-check")
+    page.goto(f"{dagster.url}/{JOB}")
+    keep(page, "check-year-job")
+    page.goto(f"{dagster.url}/{JOB}/playground")
+    keep(page, "check-year-launch")
+    (dagster.data_root / path).write_bytes(whole)
