@@ -224,12 +224,12 @@ def manifest_agrees(context: dg.AssetCheckExecutionContext, catalog: CatalogReso
                             "`content telemetry rebuild` restores them"
                         )
             if lines_are_missing(opened, config.data_root / context.run.run_id, context.run.run_id):
-                faults.append("the manifest of this run lacks lines; `content telemetry rebuild` makes it again")
+                faults.append("the manifest of this run lacks lines; `content telemetry rebuild` writes it again")
     return dg.AssetCheckResult(
         passed=not faults,
         severity=dg.AssetCheckSeverity.WARN,
         description="; ".join(faults)
-        or f"{rows['attempts']} attempts and {rows['outcomes']} outcomes, everywhere the same.",
+        or f"{rows['attempts']} attempts and {rows['outcomes']} outcomes, the same in catalog and Parquet.",
         metadata=rows,
     )
 

@@ -24,7 +24,7 @@ from resources.records import AttemptRecord, Reason, Status
 from resources.scope import WorkScope
 
 _BATCH = 2_000
-_COLUMNS = tuple(name for name in WORK_FIELDS if name != "deleted")  # known only after the record was stored
+_COLUMNS = tuple(name for name in WORK_FIELDS if name not in ("deleted", "ingest"))  # which a stored record never has
 _MEMORY, _THREADS = "300MB", 2
 _REPEATED = """
 CREATE TEMP TABLE repeated AS SELECT work_id, max(fetched_at) AS latest FROM every_work

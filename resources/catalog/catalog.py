@@ -27,6 +27,7 @@ from resources.catalog.database import (
 )
 from resources.catalog.exports import Exports, write_slice
 from resources.catalog.hosts import Hosts
+from resources.catalog.ingest import SAVE_RESULTS, Ingest, ingest_result_row
 from resources.catalog.names import Names
 from resources.catalog.queries import Queries
 from resources.catalog.queue import Queue
@@ -65,7 +66,7 @@ _SETTLE = (
 )
 
 
-class Catalog(Queue, Hosts, Spending, Exports, Names, Checked, Queries):
+class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Checked, Queries):
     @retry_lost_transactions
     def commit(self, batch: Batch) -> Committed:
         """Make a batch durable, all or nothing, and return what was recorded.
@@ -86,7 +87,9 @@ class Catalog(Queue, Hosts, Spending, Exports, Names, Checked, Queries):
             ]
             parked = [item for item in batch.parked if (item.work_id, item.owner) in plans]
             kept = _better_before(connection, finished)
+            _save_ingest_results(connection, [item for item in finished if item.result is not None], now)
             changed = [item for item in finished if not item.outcome.leaves_as_is and item.work_id not in kept]
+            changed = [item for item in changed if item.result is None]
             entries = [rows.entry_to_row(item, now, revision + n) for n, item in enumerate(changed)]
             _execute(connection, _ADD_ATTEMPTS, [rows.attempt_to_row(record) for record in batch.attempts])
             files = [row for item in finished if item.work_id not in kept for row in rows.artifact_rows(item, now)]
@@ -184,6 +187,15 @@ def _better_before(connection: Connection, finished: Sequence[Finished]) -> set[
     before = {row.work_id: row.reason for row in connection.execute(good)}
     pages = {i.work_id for i in worse if i.outcome.ok}
     return {work_id for work_id, reason in before.items() if work_id not in pages or reason != Reason.HTML_ONLY}
+
+
+def _save_ingest_results(connection: Connection, finished: Sequence[Finished], now: float) -> None:
+    if not finished:
+        return
+    revision = _take_revisions(connection, len(finished))
+    results = [{**item.result, "run_id": item.run_id} for item in finished if item.result is not None]
+    saved = [ingest_result_row(values, now, revision + n) for n, values in enumerate(results)]
+    connection.execute(SAVE_RESULTS, saved)
 
 
 def _is_replanned(item: Finished, plans: _Plans) -> bool:

@@ -11,10 +11,24 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, Update, and_, func, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    TextClause,
+    Update,
+    and_,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from resources.catalog.schema import LEASED, READY, WAITING, group_leases, queue, run_works
-from resources.scope import WorkScope, Years
+from resources.scope import ALL_WORKS, ItemKind, WorkScope, Years
 
 Position = tuple[int, str]  # (priority, work): where a claim ended, in claim order
 
@@ -22,6 +36,7 @@ WAKE_AT_ONCE = 1_000  # works made ready by one claim, so that no claim takes lo
 WINDOW = 2_000  # works read by one query when groups are left out,
 MOST_WALKED = 20_000  # and by one claim
 HELD = queue.c.lease_until > 0  # true for all of LEASED; makes SQLite use the index of leases
+_IS_READY = and_(queue.c.state == "queued", queue.c.not_before == 0.0)
 _WAITING_STATES = ("queued", "retry")
 AGAIN: dict[str, Any] = {
     "lease_owner": None,
@@ -46,10 +61,21 @@ class Range(NamedTuple):
 
     condition: ColumnElement[bool]
     lead: tuple[ColumnElement[Any], ...] = ()
+    kind: ItemKind = ItemKind.WORK
+
+    @property
+    def ready(self) -> TextClause:
+        return READY[self.kind]
+
+    @property
+    def waiting(self) -> TextClause:
+        return WAITING[self.kind]
 
 
 def ranges(scope: WorkScope) -> list[Range]:
     """The ranges of a scope. They exclude each other."""
+    if scope.lanes:
+        return [Range(queue.c.priority == int(lane), (), ItemKind.INGEST) for lane in dict.fromkeys(scope.lanes)]
     years: Iterable[int | None] = (None,) if scope.year is None else scope.years
     return [_range(scope.run_id, year) for year in dict.fromkeys(years)]
 
@@ -62,7 +88,7 @@ def _range(run_id: str | None, year: int | None) -> Range:
 
 
 def _condition(scope: WorkScope) -> ColumnElement[bool]:
-    return or_(*(part.condition for part in ranges(scope)))
+    return and_(queue.c.kind == str(scope.kind), or_(*(part.condition for part in ranges(scope))))
 
 
 def year_is(column: ColumnElement[int | None], year: Years) -> ColumnElement[bool]:
@@ -130,7 +156,7 @@ def _keys(
 
 def ready_keys(part: Range, behind: ColumnElement[bool] | None = None) -> Select[Any]:
     columns = (queue.c.priority, queue.c.work_id, queue.c.next_group)
-    found = select(*columns).where(READY, part.condition, true() if behind is None else behind)
+    found = select(*columns).where(part.ready, part.condition, true() if behind is None else behind)
     return found.order_by(*part.lead, queue.c.priority.desc(), queue.c.work_id)
 
 
@@ -145,28 +171,30 @@ def _behind(position: Position | None) -> list[ColumnElement[bool]]:
 def _locked(connection: Connection, work_ids: Sequence[str]) -> list[Row[Any]]:
     if not work_ids:
         return []
-    found = select(queue).where(READY, queue.c.work_id.in_(work_ids)).with_for_update(skip_locked=True)
+    found = select(queue).where(_IS_READY, queue.c.work_id.in_(work_ids)).with_for_update(skip_locked=True)
     by_id = {row.work_id: row for row in connection.execute(found)}
     return [by_id[work_id] for work_id in work_ids if work_id in by_id]
 
 
-def to_wake(now: float, claimer: str) -> list[Select[Any]]:
-    """Works whose wait is over, and works whose lease has expired. Leases of the claimer itself are left out: they expire only if
-    a clock was set or the process was suspended, and the claimer renews them."""
+def to_wake(now: float, claimer: str, scope: WorkScope = ALL_WORKS) -> list[Select[Any]]:
+    """Items of the scope's kind whose wait is over, or whose lease has expired. Leases of the claimer itself are left out: they
+    expire only if a clock was set or the process was suspended, and the claimer renews them."""
+    parts = ranges(scope) if scope.lanes else [Range(true())]
     waited = [
         select(queue.c.work_id)
-        .where(WAITING, queue.c.state == state, queue.c.not_before <= now)
+        .where(part.waiting, part.condition, queue.c.state == state, queue.c.not_before <= now)
         .order_by(queue.c.not_before)
         for state in _WAITING_STATES
+        for part in parts
     ]
-    ended = (LEASED, queue.c.lease_until < now, queue.c.lease_owner != claimer)
+    ended = (LEASED, queue.c.lease_until < now, queue.c.lease_owner != claimer, queue.c.kind == str(scope.kind))
     left = select(queue.c.work_id).where(*ended).order_by(queue.c.lease_until)
     return [*waited, left]
 
 
-def wake(connection: Connection, now: float, claimer: str) -> None:
+def wake(connection: Connection, now: float, claimer: str, scope: WorkScope) -> None:
     """Make the works of `to_wake` ready."""
-    for due in to_wake(now, claimer):
+    for due in to_wake(now, claimer, scope):
         # skip_locked: works that another process is waking are not woken again after it has claimed them
         portion = due.limit(WAKE_AT_ONCE).with_for_update(skip_locked=True)
         if woken := connection.execute(portion).scalars().all():
@@ -176,7 +204,9 @@ def wake(connection: Connection, now: float, claimer: str) -> None:
 def something_is_due(connection: Connection, scope: WorkScope, now: float, claimer: str) -> bool:
     """Whether a claim would find a ready work of the scope, or have any to wake. Writes nothing."""
     ready = [ready_keys(part) for part in ranges(scope)]
-    return any(connection.execute(each.limit(1)).first() is not None for each in (*ready, *to_wake(now, claimer)))
+    return any(
+        connection.execute(each.limit(1)).first() is not None for each in (*ready, *to_wake(now, claimer, scope))
+    )
 
 
 def outlook(connection: Connection, scope: WorkScope, now: float) -> Outlook:
@@ -193,7 +223,7 @@ def outlook(connection: Connection, scope: WorkScope, now: float) -> Outlook:
 
 def first_waiting(part: Range, state: str, after: float = 0.0) -> Select[Any]:
     """When the first work of a range comes due that waits in this state."""
-    waits = (WAITING, part.condition, queue.c.state == state, queue.c.not_before > after)
+    waits = (part.waiting, part.condition, queue.c.state == state, queue.c.not_before > after)
     return select(queue.c.not_before).where(*waits).order_by(*part.lead, queue.c.not_before).limit(1)
 
 

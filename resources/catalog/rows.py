@@ -26,7 +26,7 @@ class NewItem:
     work_id: str
     year: int | None
     priority: int
-    record: Mapping[str, Any]
+    record: Mapping[str, Any] | str  # or its JSON
     plan_hash: str
     next_group: str | None = None
 
@@ -69,6 +69,16 @@ class QueueCounts(NamedTuple):
     leased: int
     retry: int
     done: int
+
+    @property
+    def waiting(self) -> int:
+        """Unfinished works that come due later: parked, or to be tried again."""
+        return self.parked + self.retry
+
+    @property
+    def to_do(self) -> int:
+        """Unfinished works that do not wait: due now, or in progress."""
+        return self.queued_due + self.leased
 
 
 class Claimed(NamedTuple):
@@ -114,6 +124,7 @@ class Finished:
     claimed_plan_hash: str | None = None  # the plan that the queue had when the work was claimed, where it was another
     made: Sequence[str] = ()  # names of files that this process has made for it; not for the catalog
     superseded: Sequence[str] = ()  # files that are not needed any more when this is recorded; not for the catalog
+    result: Mapping[str, Any] | None = None  # of an ingest item: columns of `ingest_file_result`; it has no outcome row
     lost_file: bool = False  # the file that the catalog names is lost, so that its success does not outlive a failure
 
 
@@ -293,7 +304,7 @@ def from_json(text: str | None) -> Any:
     return None if text is None else orjson.loads(text)
 
 
-class _Codec:
+class Codec:
     """Turns the values of a declared table into what the catalog stores, and back."""
 
     def __init__(self, table: Table) -> None:
@@ -332,7 +343,7 @@ _DECODERS: Mapping[Type, Callable[[Any], Any]] = {
     Type.JSON: from_json,
 }
 ARTIFACT_KEY = ("work_id", "url", "sha256")
-_ATTEMPT, _ENTRY, _ARTIFACT = _Codec(ATTEMPTS), _Codec(OUTCOMES), _Codec(ARTIFACTS)
+_ATTEMPT, _ENTRY, _ARTIFACT = Codec(ATTEMPTS), Codec(OUTCOMES), Codec(ARTIFACTS)
 _FIELDS = {
     kind: tuple(f.name for f in fields(kind)) for kind in (AttemptRecord, DownloadOutcome, Finished, Entry, QueueItem)
 }
@@ -350,7 +361,7 @@ def attempt_to_row(record: AttemptRecord) -> dict[str, Any]:
 def entry_to_row(finished: Finished, finished_at: float, revision: int) -> dict[str, Any]:
     """The row of a work's outcome. A column that neither the work nor its outcome has a field for is taken from `meta`."""
     outcome = finished.outcome
-    meta = _redacted(outcome.meta)
+    meta = redacted(outcome.meta)
     values = {**meta, **values_of(outcome), **values_of(finished), "meta": meta, "bytes": outcome.content_length}
     url = redact_url(outcome.url) if outcome.url else None
     return _ENTRY.encode({**values, "url": url, "finished_at": finished_at, "revision": revision})
@@ -386,10 +397,10 @@ def _artifact_row(finished: Finished, file: DownloadOutcome, stored_at: float) -
     return {**row, "url": canonical_url(row["url"])}
 
 
-def _redacted(value: Any) -> Any:
+def redacted(value: Any) -> Any:
     """`value` with every text in it, however deep, freed of credentials."""
     if isinstance(value, str):
         return redact_url(value)
     if isinstance(value, Mapping):
-        return {key: _redacted(inner) for key, inner in value.items()}
-    return [_redacted(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {key: redacted(inner) for key, inner in value.items()}
+    return [redacted(inner) for inner in value] if isinstance(value, (list, tuple)) else value
