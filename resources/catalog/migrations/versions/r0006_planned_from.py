@@ -5,8 +5,8 @@ from sqlalchemy import Column
 
 from resources.catalog.schema import Text
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 
 
 def upgrade() -> None:
