@@ -13,6 +13,7 @@ from docstokg_assets.runs.planning import store_works
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.sources.listing import ChangedSince, Collected, Source, YearPosition, in_batches, record_set_aside
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
+from resources.processes import rare_collections
 
 _SAMPLE = 10
 _DAY = r"\d{4}-\d{2}-\d{2}"
@@ -67,10 +68,11 @@ def openalex_works(
             works = run.list_works(
                 source, collected, year=year, changed=config.changed, with_unknown=year == newest_year()
             )
-            for batch in in_batches(works, local=source.kind == "snapshot"):
-                stored += store_works(opened.lake, batch, datetime.now(UTC))
-                position.save(collected)
-                sample += batch[: _SAMPLE - len(sample)]
+            with rare_collections():
+                for batch in in_batches(works, local=source.kind == "snapshot"):
+                    stored += store_works(opened.lake, batch, datetime.now(UTC))
+                    position.save(collected)
+                    sample += batch[: _SAMPLE - len(sample)]
             position.finish(collected)
         set_aside = record_set_aside(opened.catalog, run.run_id, openalex.description, collected)
         if collected.error is not None:
