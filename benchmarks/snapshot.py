@@ -32,6 +32,7 @@ from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog.catalog import Catalog
 from resources.folders import ReadFolder
 from resources.lake.files import LakeFolder
+from resources.processes import rare_collections
 
 YEAR = 2024
 
@@ -59,11 +60,12 @@ def measure(snapshot: Snapshot, root: Path) -> None:
         return works_of_snapshot(snapshot, YEAR, None, LocalFilter(""), Collected())
 
     with Catalog.open(root / "catalog.sqlite3") as catalog:
-        stage("read alone", lambda: sum(1 for _ in works()))
-        kept = stage(
-            "read and keep (openalex_works)",
-            lambda: sum(store_works(lake, batch, now) for batch in in_batches(works(), local=True)),
-        )
+        with rare_collections():
+            stage("read alone", lambda: sum(1 for _ in works()))
+            kept = stage(
+                "read and keep (openalex_works)",
+                lambda: sum(store_works(lake, batch, now) for batch in in_batches(works(), local=True)),
+            )
 
         def plan() -> int:
             to_plan = WorksToPlan(lake.files, rules_hash(resolvers), catalog.planned_from)
