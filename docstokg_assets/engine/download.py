@@ -340,3 +340,14 @@ def _outcome(
 ) -> DownloadOutcome:
     fields |= {"url": candidate.url, "resolver": candidate.resolver, "tier": str(candidate.tier)}
     return DownloadOutcome(ok, None, classification, reason, **fields)
+
+
+def candidate_of(file: DownloadOutcome) -> Candidate:
+    """The candidate that a stored PDF or XML file came from."""
+    assert file.url and file.resolver and file.tier
+    target = Target.XML if file.kind is Kind.XML else Target.PDF
+    return Candidate(file.url, file.resolver, Tier(file.tier), target, version=file.version, license=file.license)
+
+
+def left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
+    return replace(outcome, ok=True, classification=Classification.SKIP)
