@@ -6,8 +6,8 @@ from sqlalchemy.schema import CreateSequence
 
 from resources.catalog.schema import revisions
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 
 
 def upgrade() -> None:
