@@ -86,8 +86,7 @@ class Dispatcher:
         self._taken_over: set[str] = set()  # works in progress here that another process has claimed since
         self._max_works: int | None = None
         self._started_works: set[str] = set()  # counted only where there is a maximum
-        self._held_elsewhere = 0  # works that other processes were seen to hold
-        self._next_look = 0.0  # when an idle pass next looks for parked and held works
+        self._held_elsewhere, self._next_look = 0, 0.0  # works seen held by others; when an idle pass looks again
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
@@ -130,8 +129,8 @@ class Dispatcher:
         if self._held_elsewhere and not self._open:
             waiting.append(Waiting("another process", self._held_elsewhere, None, "holds them"))
         finished, later = result.finished - result.to_retry, self._scheduler.parked_works + result.to_retry
-        hosts = self._workers.active_hosts()
-        return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, tuple(waiting))
+        now = len(self._open), self._workers.active_hosts(), tuple(waiting)
+        return Progress(finished, result.saved - result.html_only, later, *now)
 
     def wake(self) -> None:
         """Look for urgent items now. Can be called from any thread."""
@@ -148,10 +147,9 @@ class Dispatcher:
     def _is_over(self, deadline: float) -> bool:
         if self._recorder.failure is not None:
             raise self._recorder.failure
-        stopped, late = self._stop.is_set(), self._clock.monotonic() >= deadline
-        if stopped or late:
-            self._result.ended = "stopped" if stopped else "deadline"
-        return stopped or late
+        ended = "stopped" if self._stop.is_set() else "deadline" if self._clock.monotonic() >= deadline else None
+        self._result.ended = ended or self._result.ended
+        return ended is not None
 
     def _wind_down(self) -> None:
         """Give all waiting works back to the catalog; requests in flight get a grace period, then are cut."""
@@ -221,8 +219,7 @@ class Dispatcher:
             self._scheduler.note_claimed(item.work_id)
             park = self._scheduler.put_off(item.next_group)
             if park is None or self._urgent_claims.is_urgent(item):
-                if self._max_works is not None:
-                    self._started_works.add(item.work_id)
+                self._started_works |= {item.work_id} if self._max_works is not None else set()
                 self._begin(item)
             else:  # without starting a search: a claim can bring many works of one slow host
                 at = at or self._catalog.now()
@@ -233,8 +230,7 @@ class Dispatcher:
         for: they have an outcome, and a later pass tries them again."""
         if self._max_works is not None and len(self._started_works) >= self._max_works:
             return False
-        now = self._clock.monotonic()
-        if now < self._next_look:
+        if (now := self._clock.monotonic()) < self._next_look:
             return True
         outlook = self._catalog.outlook(self._works)
         self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else _LOOK_S)

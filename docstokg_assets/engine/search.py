@@ -46,10 +46,7 @@ from resources.records import Classification, DownloadOutcome, Ending, Kind, Rea
 
 _GONE = frozenset({404, 410})
 _UNWELCOME = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
-_UNKNOWN = "unknown"
-_WALL_BYTES = 65_536  # of a page, in which a wall is looked for
-
-
+_UNKNOWN, _WALL_BYTES = "unknown", 65_536  # of a page, in which a wall is looked for
 Search = Generator[Request | ConcurrentQueries, Any, DownloadOutcome]
 
 
@@ -89,7 +86,6 @@ class ResolverPipeline:
         self, work: Work, outcome: DownloadOutcome, state: SearchState, following: NextTry, tries: int
     ) -> Mapping[str, Any] | None:
         """The row that is recorded instead of an outcome, for items that are no works."""
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +167,11 @@ class WorkSearch:
                     self._on_failed_guess(action, state.failures[action.key])
         if dry_run:
             urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
-            chain, meta = tuple(state.chain), {"candidates": urls}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=chain, meta=meta)
+            found: dict[str, Any] = {"fallback_chain": tuple(state.chain), "meta": {"candidates": urls}}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, **found)
         if work.deleted and state.html is None:
-            deleted = {"deleted": work.deleted}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=deleted)
+            meta = {"deleted": work.deleted}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=meta)
         return self._conclude()
 
     def _conclude(self) -> DownloadOutcome:
