@@ -5,8 +5,8 @@ from sqlalchemy import Column
 
 from resources.catalog.schema import Text
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 
 
 def upgrade() -> None:
