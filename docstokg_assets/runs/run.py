@@ -121,7 +121,8 @@ class DownloadRun:
 
     def list_works(self, source: Source, collected: Collected, **selection: Any) -> Iterator[Work]:
         """List the works of a source under this run's settings. `selection`: as for `sources.listing.list_works`."""
-        return list_works(source, self.config.openalex, self.driver, collected, **selection)
+        contact = self.config.http.contact_email
+        return list_works(source, self.config.openalex, self.driver, collected, contact=contact, **selection)
 
     def collect(self, works_filter: str, collected: Collected | None = None) -> Iterator[Work]:
         """List the works of a filter, and raise the error that ends the list early. `collected` counts them."""
