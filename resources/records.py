@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 MANIFEST_SCHEMA_VERSION = 3
 CATALOG_SCHEMA_VERSION = 4
+DAY_S = 86_400
 
 
 class Status(StrEnum):
@@ -67,6 +68,12 @@ class Reason(StrEnum):
     POLICY_SIZE = "policy-size", Ending.NEVER
     POLICY_VERSION = "policy-version", Ending.NEVER
     POLICY_LICENSE = "policy-license", Ending.NEVER
+    NOT_ENTITLED = "not-entitled", Ending.TERMINAL  # the file exists; our key, token or address gives no right to it
+    EMBARGOED = "embargoed", Ending.TERMINAL  # the file becomes available on the day that the row names
+    TDM_RESERVED = (
+        "tdm-reserved",
+        Ending.NEVER,
+    )  # the rightholder reserved text and data mining, and the settings respect it
     BUDGET_SPENT = "budget-spent", Ending.RETRYABLE  # a paid route may spend no more today
     TIMEOUT = "timeout", Ending.RETRYABLE
     CONN_ERROR = "conn-error", Ending.RETRYABLE
@@ -190,3 +197,14 @@ class Answer(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     more: bool  # there were more rows than the limit
+
+
+class Spent(NamedTuple):
+    """Whether the amount was taken from the budget of `day` (UTC, days since the epoch); else nothing was."""
+
+    taken: bool
+    day: int
+
+    @property
+    def next_day_begins(self) -> float:
+        return float((self.day + 1) * DAY_S)

@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, SecretStr, create_model, field_validator,
 
 from docstokg_assets.config.ingest import IngestSettings
 from docstokg_assets.engine.settings import DownloadSettings
+from docstokg_assets.reporting.settings import CheckSettings
 from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, default_order, key_variables, load_resolvers
 from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.artifacts.settings import ArtifactSettings
@@ -36,20 +37,11 @@ POLICIES = Path(__file__).parent / "policies"  # rules for a field, as files lik
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "cas", "spool", "lake", "reports", "logs", "sandbox", "dagster"})
 ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key", **key_variables(load_resolvers())}
-# Not hashed: names of run and policy (the values of the policy are hashed), and paths, so that two machines have the same hash
-# when they work under the same rules.
-_FILE_KEYS = tuple(
-    f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region")
-)
+# Not hashed: names of run and policy (the values of the policy are hashed), bounds of checks, and paths, so that two machines
+# have the same hash when they work under the same rules.
 NOT_HASHED = (
-    "policy",
-    "run_id",
-    "data_root",
-    "storage.path",
-    "artifacts",
-    "http.ca_bundle",
-    "http.cache_dir",
-    *_FILE_KEYS,
+    *("policy", "run_id", "data_root", "storage.path", "artifacts", "checks", "http.ca_bundle", "http.cache_dir"),
+    *(f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region")),
 )
 
 
@@ -139,6 +131,7 @@ class ContentDownloadConfig(Section):
     storage: StorageSettings = StorageSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    checks: CheckSettings = CheckSettings()
     resolvers: RegisteredResolvers = RegisteredResolvers()
     openalex: OpenAlexSettings = OpenAlexSettings()
     ingest: IngestSettings = IngestSettings()
@@ -179,7 +172,7 @@ class ContentDownloadConfig(Section):
 
     def lake_files(self) -> LakeFiles:
         """Open the files of the lake. Raises StoreError when its bucket cannot be used."""
-        place, spool = self.telemetry, self.data_root / "spool"
+        place = self.telemetry
         if place.lake is None:
             from resources.lake.files import LakeFolder
 
@@ -187,7 +180,7 @@ class ContentDownloadConfig(Section):
         from resources.lake.bucket import LakeBucket
 
         bucket, _, prefix = place.lake.removeprefix("s3://").partition("/")
-        return LakeBucket(bucket, prefix, place.lake_endpoint_url, place.lake_region, spool)
+        return LakeBucket(bucket, prefix, place.lake_endpoint_url, place.lake_region, self.data_root / "spool")
 
 
 def load_config(

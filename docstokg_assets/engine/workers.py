@@ -31,12 +31,18 @@ _PATIENCE_S = 10.0  # before a crawling answer is aborted because there are too 
 
 
 class Event(NamedTuple):
-    """What a task needs next, or the error that ends the pass. `allowance`: its permit is free again."""
+    """What a task needs next, or the error that ends the pass. `allowance`: its permit is free again. `send`: the request that
+    was sent; `error`: why it has no whole answer."""
 
     task: Task
     step: Next | BaseException
     allowance: Allowance | None = None
-    sent: bool = False
+    send: Send | None = None
+    error: HttpError | None = None
+
+    @property
+    def sent(self) -> bool:
+        return self.send is not None
 
 
 class WorkerPool:
@@ -63,14 +69,17 @@ class WorkerPool:
         self._threads += 1
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    def has_room(self) -> bool:
+    def has_room(self, urgent: bool = False) -> bool:
+        """Whether another request can be sent. An urgent one need not wait for transfers under way: it gets a thread of its own,
+        up to as many again as there are workers."""
         if len(self._in_flight) >= self._count and (now := self._clock.monotonic()) >= self._next_look:
             self._next_look, slow = now + _LOOK_S, self._client.wire.watchdog.crawlers()
             self._crawling = {task for task, send in self._in_flight.items() if id(send) in slow}
             too_many = len(self._crawling) - self._apart - self._count // 4
             if too_many > 0:
                 self._client.wire.watchdog.give_up(too_many, _PATIENCE_S)
-        return len(self._in_flight) - min(len(self._crawling), self._apart) < self._count
+        most = 2 * self._count if urgent else self._count
+        return len(self._in_flight) - min(len(self._crawling), self._apart) < most
 
     def submit(
         self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None = None
@@ -128,12 +137,12 @@ class WorkerPool:
             task, send, allowance, waited_ms, granted = job
             step: Next | BaseException
             reply: Reply | HttpError | None
-            sent = False
+            sent, failure = False, None
             try:
                 try:
                     reply = self._client.send(send, allowance, waited_ms, granted)
                 except HttpError as error:
-                    reply = error
+                    reply = failure = error
                 finally:
                     self._client.limiter.leave(allowance)
                 sent = reply is not None  # None: while this request waited, the host was closed or its turn was over
@@ -141,4 +150,4 @@ class WorkerPool:
                 step = self._advance(task, reply)
             except BaseException as error:  # the dispatcher raises it
                 step = error
-            self._inbox.put(Event(task, step, allowance, sent))
+            self._inbox.put(Event(task, step, allowance, send if sent else None, failure))

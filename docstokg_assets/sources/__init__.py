@@ -1,4 +1,4 @@
-"""Where works come from: the OpenAlex API, its snapshot, lists of references, files of URLs. Each names what it set aside.
+"""Where works come from: the OpenAlex API, its snapshot, lists of references or URLs. Each reports the records that it skips.
 
 Nothing here opens a connection or a file: the API is a set of generators that yield Requests, the readers take lines.
 """

@@ -412,7 +412,8 @@ def test_works_that_may_succeed_later_are_left_with_the_time_to_come_back(
     ended = content(*place.arguments("--ids", str(ids)))
     assert ended.code == 3
     assert re.search(
-        r"1 work not finished yet; run the same command again after 20\d\d-[-0-9]+ \d\d:\d\d UTC", ended.err
+        r"1 work not finished yet \(1 waiting\); run the same command again after 20\d\d-[-0-9]+ \d\d:\d\d UTC",
+        ended.err,
     )
     box.reset()
     again = content(*place.arguments("--ids", str(ids)))

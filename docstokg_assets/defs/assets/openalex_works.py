@@ -6,12 +6,20 @@ import dagster as dg
 from pydantic import Field
 
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
-from docstokg_assets.defs.partitions import newest_year, years
+from docstokg_assets.defs.partitions import newest_year, yearly_asset
 from docstokg_assets.defs.steps import handle_step_errors, services, year_of
 from docstokg_assets.domain.works import Work
 from docstokg_assets.runs.planning import store_works
 from docstokg_assets.runs.run import DownloadRun
-from docstokg_assets.sources.listing import ChangedSince, Collected, Source, YearPosition, in_batches, record_set_aside
+from docstokg_assets.sources.listing import (
+    ChangedSince,
+    Collected,
+    ListingRecord,
+    Source,
+    YearPosition,
+    in_batches,
+    record_set_aside,
+)
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 
 _SAMPLE = 10
@@ -33,11 +41,8 @@ class ListConfig(dg.Config):
         return ChangedSince("published", date.fromisoformat(self.published_since)) if self.published_since else None
 
 
-@dg.asset(
-    partitions_def=years,
-    group_name="content_download",
+@yearly_asset(
     kinds={"python", "parquet"},
-    owners=["team:content-download"],
     code_version="2",
     metadata=column_metadata("openalex_works"),
     pool="openalex",
@@ -50,7 +55,7 @@ def openalex_works(
     rate_limiter: RateLimiterResource,
     http_client: HttpClientResource,
 ) -> dg.MaterializeResult[None]:
-    """Which works there are: the records of one publication year that `openalex.filter` selects.
+    """The works of one publication year that `openalex.filter` selects.
 
     From the OpenAlex API month by month, from a snapshot, or from a file of ids or URLs (`openalex.source`); kept as Parquet
     under `lake/works`. Materialise it again to see what is new; the latest record of each work counts. A listing that broke
@@ -70,11 +75,17 @@ def openalex_works(
             works = run.list_works(
                 source, collected, year=year, changed=config.changed, with_unknown=year == newest_year()
             )
+            record = ListingRecord(
+                opened.catalog, openalex, run.run_id, year, config.changed, continued=position.through is not None
+            )
             for batch in in_batches(works, local=source.kind == "snapshot"):
                 stored += store_works(opened.lake, batch, datetime.now(UTC))
                 position.save(collected)
+                record.save(collected.works_through)
                 sample += batch[: _SAMPLE - len(sample)]
             position.finish(collected)
+            complete = collected.error is None
+            record.save(stored if complete else collected.works_through, complete=complete)
         set_aside = record_set_aside(opened.catalog, run.run_id, openalex.description, collected)
         if collected.error is not None:
             context.log.warning(f"{stored} works came before the source failed, and are kept; the next run continues.")
