@@ -16,17 +16,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from docstokg_assets.domain.works import Work
+from docstokg_assets.engine import endings
 from docstokg_assets.engine.claims import TICK_S, Claims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
+from docstokg_assets.engine.endings import Pass
 from docstokg_assets.engine.progress import PassResult, Progress, Waiting
-from docstokg_assets.engine.recorder import Recorder
+from docstokg_assets.engine.recorder import Recorder, Settled
 from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
@@ -34,7 +36,7 @@ from docstokg_assets.engine.search_state import NextTry, SearchState, next_try
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import Finished, Parked, QueueItem
+from resources.catalog.rows import Finished, QueueItem
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import Interrupted
@@ -45,6 +47,7 @@ from resources.scope import WorkScope
 log = logging.getLogger(__name__)
 
 _LOOK_S = 5.0  # interval at which an idle pass looks for works that other processes have given back
+_BEGIN_AT_ONCE = 8  # searches that begin before events are handled and requests sent again
 _TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
 
@@ -69,7 +72,7 @@ class Dispatcher:
     ) -> None:
         owner, settings, clock = pipeline.owner, pipeline.settings, client.clock
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
-        self._owner, self._run_id, self._config_hash = owner, run_id, config_hash
+        self._owner, self._run_id, self._pass = owner, run_id, Pass(owner, run_id, config_hash)
         self._clock, self._stop, self._on_progress = clock, stop, on_progress
         self._scheduler = Scheduler(client.limiter, clock, workers=workers, park_after_s=settings.park_after_s)
         self._works = scope
@@ -81,6 +84,7 @@ class Dispatcher:
         self._next_seq = next_seq  # numbers attempts, over all passes
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
         self._open_lock = threading.Lock()  # the recorder's thread removes them
+        self._claimed: deque[QueueItem] = deque()  # those of them whose search has not begun
         self._leases = WorkLeases(catalog, owner, settings.lease_s, clock)
         self._taken_over: set[str] = set()  # works in progress here that another process has claimed since
         self._max_works: int | None = None
@@ -101,11 +105,13 @@ class Dispatcher:
             while not self._is_over(deadline):
                 self._keep_leases()
                 self._claim_works()
+                self._begin_works()
                 self._send_requests()
                 if not self._open and not self._more_will_be_due(deadline):
                     break
                 now = self._clock.monotonic()
                 wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
+                wake_at = now if self._claimed else wake_at
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
                 if now >= tick:
@@ -134,7 +140,8 @@ class Dispatcher:
         self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy], *, config_hash: str
     ) -> None:
         """Change the rules for searches that begin from now on, and the limits also for those that wait for their turn."""
-        self._pipeline, self._driver.policies, self._config_hash = pipeline, policies, config_hash
+        self._pipeline, self._driver.policies = pipeline, policies
+        self._pass = self._pass._replace(config_hash=config_hash)
         self._scheduler.reassign()
 
     def _is_over(self, deadline: float) -> bool:
@@ -186,6 +193,12 @@ class Dispatcher:
             log.warning("%d works were taken over by another process, because this one stood still", len(waiting))
         for task, _ in waiting:
             self._park(task, _TAKEN_OVER)  # the catalog refuses it
+        claimed, self._claimed = self._claimed, deque()
+        for item in claimed:
+            if item.work_id in self._taken_over:
+                self._record_parked(item, _TAKEN_OVER, None)
+            else:
+                self._claimed.append(item)
         self._recorder.flush()  # before the same works can be claimed again
 
     def _claim_works(self) -> None:
@@ -197,15 +210,20 @@ class Dispatcher:
         if room < self._most_open // 4:
             return
         if self._max_works is not None:
-            room = min(room, self._max_works - len(self._started_works))
+            room = min(room, self._max_works - len(self._started_works) - len(self._claimed))
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
+        items = self._claims.claim(min(room, 64))
+        with self._open_lock:
+            self._open.update(item.work_id for item in items)
+        self._taken_over.difference_update(item.work_id for item in items)
+        self._claimed.extend(items)
+
+    def _begin_works(self) -> None:
+        """Begin the searches of some claimed works; the workers wait for no more than these."""
         at = 0.0
-        for item in self._claims.claim(min(room, 64)):
-            with self._open_lock:
-                self._open[item.work_id] += 1
-            self._taken_over.discard(item.work_id)
+        for item in [self._claimed.popleft() for _ in range(min(_BEGIN_AT_ONCE, len(self._claimed)))]:
             self._scheduler.note_claimed(item.work_id)
             park = self._scheduler.put_off(item.next_group)
             if park is None:
@@ -321,29 +339,8 @@ class Dispatcher:
             if not outcome.ok:
                 following = next_try(state, now, task.item.tries)
         task.add_active_time(self._clock.monotonic())
-        self._recorder.record(
-            Finished(
-                work_id=task.item.work_id,
-                year=task.item.year,
-                title=task.work.title,
-                doi=task.work.doi,
-                outcome=outcome,
-                run_id=self._run_id,
-                config_hash=self._config_hash,
-                owner=self._owner,
-                ttfp_ms=state.active_ms if outcome.ok else None,
-                requests=state.requests,
-                retry_at=following.at,
-                progress=state.to_json() if following.at is not None else None,
-                counts=following.counts,
-                next_group=self._scheduler.group_of(following.host) if following.host is not None else None,
-                plan_hash=state.plan_hash or task.item.plan_hash,
-                claimed_plan_hash=task.item.plan_hash,
-                made=tuple(state.files.made),
-                superseded=state.files.superseded_by(outcome),
-                lost_file=state.replaces is not None,
-            )
-        )
+        group = self._scheduler.group_of(following.host) if following.host is not None else None
+        self._recorder.record(endings.finished(task, outcome, following, group, self._pass))
 
     def _park(self, task: Task, park: Park, now: float | None = None) -> None:
         """Give a work back to the catalog with its search state until a time. A subtask parks its work. `now`: the catalog's
@@ -364,27 +361,16 @@ class Dispatcher:
         """Record that a work is parked. Without `state` its search has not begun, and its progress is as it was claimed."""
         if park.reason is not _TAKEN_OVER.reason:
             self._scheduler.note_parked(item.work_id, park)
-        self._recorder.record(
-            Parked(
-                work_id=item.work_id,
-                progress=state.to_json() if state else item.progress or {},
-                next_group=park.group,
-                not_before=(now or self._catalog.now()) + park.seconds if park.seconds else 0.0,
-                reason=park.reason,
-                owner=self._owner,
-                plan_hash=(state.plan_hash if state else None) or item.plan_hash,
-                claimed_plan_hash=item.plan_hash,
-                made=tuple(state.files.made) if state else (),
-            )
-        )
+        not_before = (now or self._catalog.now()) + park.seconds if park.seconds else 0.0
+        self._recorder.record(endings.parked(item, park, not_before, state, self._pass))
 
-    def _on_recorded(self, entry: Finished | Parked, settled: bool) -> None:
-        """Called by the recorder when an entry is durable. Not `settled`: another process has the work, or it is due again at
-        once because its plan has changed."""
-        if isinstance(entry, Finished) and settled:
-            self._result.count(entry)
+    def _on_recorded(self, entries: Sequence[Settled]) -> None:
+        """Called by the recorder when entries are durable."""
         with self._open_lock:
-            self._open[entry.work_id] -= 1
-            if self._open[entry.work_id] <= 0:
-                del self._open[entry.work_id]
+            for entry, settled in entries:
+                if isinstance(entry, Finished) and settled:
+                    self._result.count(entry)
+                self._open[entry.work_id] -= 1
+                if self._open[entry.work_id] <= 0:
+                    del self._open[entry.work_id]
         self._workers.wake()

@@ -56,6 +56,11 @@ class AttemptSink(Protocol):
 
     def log_summary(self, summary: Mapping[str, Any]) -> None: ...
 
+    def hold(self) -> None:
+        """From now on records may be written together, at `release`."""
+
+    def release(self) -> None: ...
+
     def flush(self) -> None:
         """Returns when all that was logged is written, or cannot be."""
 
@@ -64,6 +69,12 @@ class AttemptSink(Protocol):
 
 class _Closing:
     """Makes a sink a context manager: leaving it closes it, also after an error."""
+
+    def hold(self) -> None:
+        """Write records together until `release`, where a sink can."""
+
+    def release(self) -> None:
+        """Write what was held."""
 
     def flush(self) -> None:
         """Nothing waits, unless a sink says otherwise."""
@@ -114,6 +125,7 @@ class _LineFile(_Closing):
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
+        self._together: list[bytes] | None = None
         self._file = open_held(path)
         self._file.truncate(self._end_of_whole_lines())
 
@@ -130,13 +142,33 @@ class _LineFile(_Closing):
 
     def append(self, line: bytes) -> None:
         with self._lock:
-            start = self._file.seek(0, os.SEEK_END)
+            if self._together is not None:
+                self._together.append(line)
+            else:
+                self._write(line)
+
+    def hold(self) -> None:
+        """Keep the lines that are appended from now on, to be written at once by `release`."""
+        with self._lock:
+            self._together = self._together or []
+
+    def release(self) -> None:
+        with self._lock:
+            lines, self._together = self._together, None
             try:
-                if self._file.write(line) != len(line):
-                    raise OSError(f"{self._file.name}: only a part of a line could be written")
-            except OSError:
-                self._file.truncate(start)
-                raise
+                if lines:
+                    self._write(b"".join(lines))
+            except OSError as error:
+                raise RecordsDropped(len(lines or ())) from error
+
+    def _write(self, line: bytes) -> None:
+        start = self._file.seek(0, os.SEEK_END)
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(f"{self._file.name}: only a part of a line could be written")
+        except OSError:
+            self._file.truncate(start)
+            raise
 
     def close(self) -> None:
         with self._lock:
@@ -343,6 +375,15 @@ class SinkSet(_Closing):
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
         self._each(lambda sink: sink.log_summary(summary))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write what is logged inside with one call of the system for each file."""
+        self._each(lambda sink: sink.hold())
+        try:
+            yield
+        finally:
+            self._each(lambda sink: sink.release())
 
     def flush(self) -> None:
         self._each(lambda sink: sink.flush())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -56,8 +57,8 @@ class QueueItem:
 
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> QueueItem:
-        values = {**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])}
-        return cls(**{name: values[name] for name in _FIELDS[cls]})
+        work_id, year, priority, record, plan_hash, group, progress, *rest = _take_item(row)
+        return cls(work_id, year, priority, from_json(record), plan_hash, group, from_json(progress), *rest)
 
 
 class QueueCounts(NamedTuple):
@@ -208,7 +209,7 @@ class Entry:
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> Entry:
         values = _ENTRY.decode(row)
-        return cls(**{name: values[name] for name in _FIELDS[cls]})
+        return cls(*_take_entry(values))
 
 
 class Committed(NamedTuple):
@@ -298,7 +299,7 @@ class _Codec:
 
     def __init__(self, table: Table) -> None:
         columns = [c for c in table.columns_in(Into.CATALOG) if c.name != "id"]  # the database numbers rows
-        self._names = tuple(column.name for column in columns)
+        self.names = tuple(column.name for column in columns)
         self._empty_for_none = [column.name for column in columns if column.empty_for_none]
         self._encoders = [
             (c.name, str if c.tokens else _ENCODERS[c.type]) for c in columns if c.tokens or c.type in _ENCODERS
@@ -306,11 +307,14 @@ class _Codec:
         self._decoders = [(c.name, c.tokens or _DECODERS[c.type]) for c in columns if c.tokens or c.type in _DECODERS]
 
     def encode(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        row = {name: values.get(name) for name in self._names}
+        get = values.get
+        row = {name: get(name) for name in self.names}
         for name, encode in self._encoders:
             if row[name] is not None:
                 row[name] = encode(row[name])
-        return row | {name: row[name] or "" for name in self._empty_for_none}
+        for name in self._empty_for_none:
+            row[name] = row[name] or ""
+        return row
 
     def decode(self, row: Mapping[Any, Any]) -> dict[str, Any]:
         values = dict(row)
@@ -333,27 +337,35 @@ _DECODERS: Mapping[Type, Callable[[Any], Any]] = {
 }
 ARTIFACT_KEY = ("work_id", "url", "sha256")
 _ATTEMPT, _ENTRY, _ARTIFACT = _Codec(ATTEMPTS), _Codec(OUTCOMES), _Codec(ARTIFACTS)
+ATTEMPT_COLUMNS, ENTRY_COLUMNS, ARTIFACT_COLUMNS = _ATTEMPT.names, _ENTRY.names, _ARTIFACT.names
 _FIELDS = {
     kind: tuple(f.name for f in fields(kind)) for kind in (AttemptRecord, DownloadOutcome, Finished, Entry, QueueItem)
 }
+_GETTERS = {kind: attrgetter(*names) for kind, names in _FIELDS.items()}
+_take_entry, _take_item = itemgetter(*_FIELDS[Entry]), itemgetter(*_FIELDS[QueueItem])
 
 
 def values_of(record: AttemptRecord | DownloadOutcome | Finished | Entry) -> dict[str, Any]:
     """The fields of a record by name; the values are shared, not copied."""
-    return {name: getattr(record, name) for name in _FIELDS[type(record)]}
+    kind = type(record)
+    return dict(zip(_FIELDS[kind], _GETTERS[kind](record), strict=True))
 
 
 def attempt_to_row(record: AttemptRecord) -> dict[str, Any]:
     return _ATTEMPT.encode({**record.extra, **values_of(record)})
 
 
-def entry_to_row(finished: Finished, finished_at: float, revision: int) -> dict[str, Any]:
-    """The row of a work's outcome. A column that neither the work nor its outcome has a field for is taken from `meta`."""
+def entry_of(finished: Finished, finished_at: float, revision: int) -> Entry:
+    """The outcome of a work as the catalog has it."""
     outcome = finished.outcome
-    meta = _redacted(outcome.meta)
-    values = {**meta, **values_of(outcome), **values_of(finished), "meta": meta, "bytes": outcome.content_length}
-    url = redact_url(outcome.url) if outcome.url else None
-    return _ENTRY.encode({**values, "url": url, "finished_at": finished_at, "revision": revision})
+    values = {**values_of(outcome), **values_of(finished), "meta": _redacted(outcome.meta)}
+    values |= {"bytes": outcome.content_length, "url": redact_url(outcome.url) if outcome.url else None}
+    return Entry(*_take_entry({**values, "finished_at": finished_at, "revision": revision}))
+
+
+def entry_to_row(entry: Entry) -> dict[str, Any]:
+    """The row of an outcome. A column that the entry has no field for is taken from `meta`."""
+    return _ENTRY.encode({**entry.meta, **values_of(entry)})
 
 
 def artifact_rows(finished: Finished, stored_at: float) -> list[dict[str, Any]]:

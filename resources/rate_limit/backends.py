@@ -6,6 +6,7 @@ from pathlib import Path
 
 from resources.errors import translate_errors
 from resources.mounts import refuse_network_filesystem
+from resources.rate_limit.advance import TokensInAdvance
 from resources.rate_limit.root_lock import RootLock
 from resources.rate_limit.settings import RateLimitSettings
 from resources.rate_limit.stores import LimiterUnavailable, LimitStore, MemoryLimits
@@ -25,7 +26,8 @@ def open_limits(settings: RateLimitSettings, path: Path) -> tuple[LimitStore, Ro
     file in the data root; other backends keep their files beside it."""
     lock = _lock(settings, path.with_suffix(".lock"))
     try:
-        return _open(settings, path), lock
+        store = _open(settings, path)
+        return store if settings.backend == "memory" else TokensInAdvance(store), lock
     except BaseException:
         lock.close()
         raise
