@@ -1,4 +1,4 @@
-"""Time as a dependency: what waits or dates something is given a Clock, so that tests decide what time it is."""
+"""Time as a dependency: code that waits or writes a time is given a Clock, so that tests can control it."""
 
 from __future__ import annotations
 

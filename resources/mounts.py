@@ -1,4 +1,4 @@
-"""Refuses to keep a SQLite file on a network file system, where its locks do not hold and it gets damaged.
+"""Refuse to keep a SQLite file on a network file system, where its locks do not hold and it gets damaged.
 
 Only what is certainly a network is refused; file systems of containers (overlay, 9p) are not.
 """
@@ -39,9 +39,6 @@ def refuse_network_filesystem(path: Path, setting: str = "storage.path") -> None
         return  # not Linux: nothing to tell by
     kind = network_filesystem(path.resolve(), mounts)
     if kind is not None:
-        raise SettingsError(
-            [
-                f"{path} lies on a network file system ({kind}), where SQLite loses data; "
-                f"put data_root (or {setting}) on a local disk; artifacts.root may stay on the network"
-            ]
-        )
+        problem = f"{path} lies on a network file system ({kind}), where SQLite loses data"
+        remedy = f"put data_root (or {setting}) on a local disk; artifacts.root may stay on the network"
+        raise SettingsError([f"{problem}; {remedy}"])

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 MANIFEST_SCHEMA_VERSION = 3
 CATALOG_SCHEMA_VERSION = 4
+DAY_S = 86_400
 
 
 class Status(StrEnum):
@@ -50,9 +51,8 @@ class Reason(StrEnum):
 
     ending: Ending
 
-    def __new__(
-        cls, token: str, ending: Ending = Ending.TERMINAL
-    ) -> Reason:  # the default: `Reason(token)` looks one up
+    # The default is for `Reason(token)`, which looks one up.
+    def __new__(cls, token: str, ending: Ending = Ending.TERMINAL) -> Reason:
         reason = str.__new__(cls, token)
         reason._value_, reason.ending = token, ending
         return reason
@@ -191,3 +191,14 @@ class Answer(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     more: bool  # there were more rows than the limit
+
+
+class Spent(NamedTuple):
+    """Whether the amount was taken from the budget of `day` (UTC, days since the epoch); else nothing was."""
+
+    taken: bool
+    day: int
+
+    @property
+    def next_day_begins(self) -> float:
+        return float((self.day + 1) * DAY_S)

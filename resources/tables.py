@@ -1,4 +1,5 @@
-"""The declaration of every table that leaves the catalog: works, plans, attempts, outcomes, artifacts, metrics.
+"""The declaration of every table that leaves the catalog: works, plans, attempts, outcomes, artifacts, metrics, ingest requests
+and results.
 
 Each column is declared once: name, type, meaning, and where it goes. Everything else derives from it: the SQLAlchemy tables
 (`resources.catalog.schema`), the rows of the catalog (`resources.catalog.rows`), the Arrow schemas and DuckDB views
@@ -111,13 +112,8 @@ WORKS = Table(
 )
 
 _COPIES = ("works.locations", "works.urls", "works.doi", "works.arxiv_id", "works.pmcid")
-_CHOICE = (
-    *_COPIES,
-    "works.pmid",
-    "works.oa_status",
-    "works.agency",
-    "works.has_content",
-)  # decide which resolvers are queried
+# These decide which resolvers are queried.
+_CHOICE = (*_COPIES, "works.pmid", "works.oa_status", "works.agency", "works.has_content")
 _VERSION = "publishedVersion, acceptedVersion or submittedVersion, where known"
 
 PLANS = Table(
@@ -141,6 +137,11 @@ PLANS = Table(
 _STORED = CATALOG | LAKE
 _ATTEMPT = _STORED | CSV
 _ATTEMPT_ROW = _ATTEMPT | MANIFEST
+_ATTEMPT_ORDER = (
+    *("run_id", "worker_id", "seq", "ts", "work_id", "resolver", "tier", "role", "host", "url", "canonical_url"),
+    *("verb", "status", "reason", "http_status", "content_type", "elapsed_ms", "bytes_written"),
+    *("content_length_hdr", "attempt", "retry_after_s", "cache_hit", "extra"),
+)
 
 ATTEMPTS = Table(
     "attempts",
@@ -171,22 +172,7 @@ ATTEMPTS = Table(
         Column("worker_id", TEXT, _ATTEMPT_ROW, "the process of the run that made it", required=True),
         Column("seq", BIG, _ATTEMPT_ROW, "its number in that process", required=True),
     ),
-    order={
-        LAKE: (
-            *("run_id", "worker_id", "seq", "ts", "work_id", "resolver", "tier", "role", "host", "url"),
-            *(
-                "canonical_url",
-                "verb",
-                "status",
-                "reason",
-                "http_status",
-                "content_type",
-                "elapsed_ms",
-                "bytes_written",
-            ),
-            *("content_length_hdr", "attempt", "retry_after_s", "cache_hit", "extra"),
-        )
-    },
+    order={LAKE: _ATTEMPT_ORDER},
 )
 
 _OUTCOME = _STORED | MANIFEST
@@ -273,6 +259,54 @@ METRICS = Table(
         Column("target", REAL, LAKE, "the objective, where there is one"),
         Column("ok", FLAG, LAKE, "whether it was met; empty where there was nothing to measure", origins=_MEASURED),
         Column("computed_at", TIME, LAKE, "when it was measured"),
+    ),
+)
+
+_KEPT_AS_GIVEN = "the URL where the search begins, as it was given"
+_INGEST_TYPE = "pdf, xml or html; others are kept and get the status not-implemented"
+
+INGEST_REQUESTS = Table(
+    "ingest_request",
+    (
+        Column("ingest_type", TEXT, CATALOG, _INGEST_TYPE, key=True),
+        Column("base_url", TEXT, CATALOG, _KEPT_AS_GIVEN, key=True),
+        Column("link_source", TEXT, CATALOG, "who says that the URL has the file: doi, pmc, unpaywall …", key=True),
+        Column("link_source_id", TEXT, CATALOG, "the identifier there", key=True),
+        Column("created", TIME, CATALOG, "when it was stored", required=True),
+        Column("ingest_request_source", TEXT, CATALOG, "the service or person that made it"),
+        Column("release_stage", TEXT, CATALOG, "the version that is expected there"),
+        Column("request", JSON, CATALOG, "the whole request, as it was given", required=True),
+    ),
+)
+
+INGEST_RESULTS = Table(
+    "ingest_file_result",
+    (
+        Column("ingest_type", TEXT, CATALOG, _INGEST_TYPE, key=True),
+        Column("base_url", TEXT, CATALOG, _KEPT_AS_GIVEN, key=True),
+        Column("updated", TIME, CATALOG, "when the result was recorded", required=True),
+        Column("hit", FLAG, CATALOG, "whether a file of the wanted type was got", required=True),
+        Column("status", TEXT, CATALOG, "how it ended, one of a closed list (docs/ingest.md)", required=True),
+        Column("terminal_url", TEXT, CATALOG, "the last URL; with terminal_dt it makes the archive link"),
+        Column("terminal_dt", TEXT, CATALOG, "the time of the capture, 14 digits; empty for a live download"),
+        Column("terminal_status_code", INT, CATALOG, "the HTTP status there"),
+        Column("terminal_sha1hex", TEXT, CATALOG, "the SHA-1 of the file"),
+        Column("error_message", TEXT, CATALOG, "why there is no file, in words"),
+        Column(
+            "hops", TEXTS, CATALOG, "the URLs that were fetched, in order, with the ends of redirects", required=True
+        ),
+        Column("route", TEXT, CATALOG, "archive, live or save: how the last URL was fetched"),
+        Column("reason", TEXT, CATALOG, "the reason token of the search (docs/reasons.md)", tokens=Reason),
+        Column("tries", INT, CATALOG, "how often it was tried", required=True),
+        Column("next_try", TIME, CATALOG, "when it is tried again; empty when it is not"),
+        Column("flags", TEXTS, CATALOG, "what was noticed about the file, such as abstract-only", required=True),
+        Column("file_meta", JSON, CATALOG, "size, hashes and type of the file"),
+        Column("cdx", JSON, CATALOG, "the row of the archive's index for the last URL, may be a revisit"),
+        Column("revisit_cdx", JSON, CATALOG, "for a revisit, the row of the capture that has the bytes"),
+        Column("path", TEXT, CATALOG, "the stored file, below the root of the artifacts"),
+        Column("item_id", TEXT, CATALOG, "the item of the queue, under which its attempts are recorded", required=True),
+        Column("run_id", TEXT, CATALOG, "the run that recorded it"),
+        Column("revision", BIG, CATALOG, "grows with every change of any result", required=True, unique=True),
     ),
 )
 

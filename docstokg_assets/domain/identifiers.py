@@ -119,8 +119,11 @@ def parse_identifier(text: str) -> Identifier | None:
 
 
 _NORMALIZERS: dict[IdentifierKind, Callable[[Any], str | None]] = {
-    "openalex": normalize_openalex_id, "arxiv": normalize_arxiv, "pmcid": normalize_pmcid, "doi": normalize_doi,
-}  # fmt: skip
+    "openalex": normalize_openalex_id,
+    "arxiv": normalize_arxiv,
+    "pmcid": normalize_pmcid,
+    "doi": normalize_doi,
+}
 
 
 def normalize_url(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
 from typing import Any
 
@@ -43,6 +43,15 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchOrder:
+    """How the URL of an ingest item is fetched: the one wanted type, and the routes for each URL, in order."""
+
+    type: str  # pdf | xml | html
+    routes: tuple[str, ...] = ("archive", "live")  # archive, live, save
+    max_age_days: float | None = None  # captures older than this do not count
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """`work_id` is the OpenAlex id (`W…`) when there is one, else a name made from the identifier that was given."""
 
@@ -63,6 +72,7 @@ class Work:
     locations: tuple[Location, ...] = ()
     urls: tuple[str, ...] = ()  # given by the user, where the source is a list of URLs
     updated_date: str | None = None
+    ingest: FetchOrder | None = None  # set for an ingest item: only its URL is searched, in this way
     deleted: str | None = None  # the day since which OpenAlex no longer lists it; final
 
     @property
@@ -72,6 +82,8 @@ class Work:
     def to_json(self) -> dict[str, Any]:
         """Compact and stable: absent values are left out."""
         given = _given(WORK_FIELDS, _work_values(self))
+        if self.ingest is not None:
+            given["ingest"] = asdict(self.ingest)
         if self.is_oa is False:
             given["is_oa"] = False
         if self.locations:
@@ -83,6 +95,8 @@ class Work:
         given = dict(raw)
         given["locations"] = tuple(Location(**loc) for loc in given.get("locations", ()))
         given["urls"] = tuple(given.get("urls", ()))
+        if order := given.get("ingest"):
+            given["ingest"] = FetchOrder(order["type"], tuple(order["routes"]), order.get("max_age_days"))
         return cls(**given)
 
 
@@ -178,7 +192,8 @@ def _arxiv_id_among(places: list[Mapping[str, Any]]) -> str | None:
     for place in places:
         for name in (place.get("id"), place.get("landing_page_url"), place.get("pdf_url")):
             # Of a URL or an OAI name only: a bare number in these fields says nothing about arXiv.
-            named = name.removeprefix("pmh:") if isinstance(name, str) and "arxiv" in name.lower() else None
-            if found := ids.normalize_arxiv(named):
+            if not isinstance(name, str) or "arxiv" not in name.lower():
+                continue
+            if found := ids.normalize_arxiv(name.removeprefix("pmh:")):
                 return ids.arxiv_without_version(found)
     return None

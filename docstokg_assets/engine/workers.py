@@ -69,11 +69,11 @@ class WorkerPool:
         """Whether a request may be submitted. Where requests are quick there is room for half as many again as there are workers,
         so that none of them waits for the dispatcher."""
         if len(self._in_flight) >= self._count and (now := self._clock.monotonic()) >= self._next_look:
-            self._next_look, slow = now + _LOOK_S, self._client.wire.crawlers()
+            self._next_look, slow = now + _LOOK_S, self._client.wire.watchdog.crawlers()
             self._crawling = {task for task, (send, _) in self._in_flight.items() if id(send) in slow}
             too_many = len(self._crawling) - self._apart - self._count // 4
             if too_many > 0:
-                self._client.wire.give_up(too_many, _PATIENCE_S)
+                self._client.wire.watchdog.give_up(too_many, _PATIENCE_S)
         room = self._count + (self._count // 2 if self._takes_s < _QUICK_S and not self._crawling else 0)
         return len(self._in_flight) - min(len(self._crawling), self._apart) < room
 
@@ -123,7 +123,7 @@ class WorkerPool:
             if left <= 0 and interrupted:
                 break
             if left <= 0:
-                self._client.wire.interrupt()
+                self._client.wire.watchdog.cut_all()
                 interrupted, end = True, self._clock.monotonic() + _AFTER_INTERRUPT_S
             handle_events(max(0.05, min(left, 0.25)))
         for _ in range(self._threads):

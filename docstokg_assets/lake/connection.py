@@ -1,7 +1,7 @@
-"""Connections of DuckDB to the lake: bounded in memory and on the disk, with errors that name the damaged file and the remedy.
+"""DuckDB connections to the lake, with limits on memory and disk, and errors that name the damaged file and the remedy.
 
-What does not fit into memory goes to a temporary folder for a while; folders that killed processes left are removed by the next
-one. The views over the tables are in `views.py`.
+Data that does not fit into memory spills to a temporary folder. The folders of killed processes are removed by the next process.
+The views over the tables are in `views.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -25,7 +26,7 @@ MEMORY = "500MB"
 SPILL = "20GB"
 _THREADS = 4  # each of them needs some of the memory
 _FOLDERS = "docstokg-spill-"
-# Errors of whoever wrote the SQL, or of his patience: no file needs to be looked at for them.
+# Errors caused by the query itself or by its limits: no file needs to be checked.
 _OF_THE_QUERY = (
     duckdb.BinderException,
     duckdb.CatalogException,
@@ -40,7 +41,7 @@ _OF_THE_QUERY = (
 
 @contextmanager
 def connect_bounded(memory: str = MEMORY, spill: str = SPILL) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection in memory that takes no more than so much of it, and of the disk."""
+    """An in-memory database that uses at most `memory`, and at most `spill` on disk."""
     with spill_folder() as folder, duckdb.connect() as con:
         con.execute(f"SET memory_limit = {quoted(memory)}")
         con.execute(f"SET temp_directory = {quoted(str(folder))}")
@@ -52,7 +53,7 @@ def connect_bounded(memory: str = MEMORY, spill: str = SPILL) -> Iterator[duckdb
 
 @contextmanager
 def spill_folder() -> Iterator[Path]:
-    """A folder for what does not fit into memory, named after this process, so that others know when it is left over."""
+    """A temporary folder named after this process, so that other processes can tell when it is orphaned."""
     root = Path(tempfile.gettempdir())
     for left in root.glob(f"{_FOLDERS}*"):
         if process_is_gone(left.name.removeprefix(_FOLDERS).rpartition("-")[0]):
@@ -63,9 +64,16 @@ def spill_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+def fetch_dicts(con: duckdb.DuckDBPyConnection, sql: str, parameters: Any = None) -> list[dict[str, Any]]:
+    """All rows of a query, each as column → value."""
+    result = con.execute(sql, parameters or {})
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
 @contextmanager
 def explain_lake_errors(lake: LakeFiles) -> Iterator[None]:
-    """Raise an error of DuckDB that comes from the lake's files as one that names them. Others stay what they are."""
+    """Replace a DuckDB error caused by a file of the lake with one that names the file. Other errors pass unchanged."""
     try:
         yield
     except _OF_THE_QUERY:
@@ -78,9 +86,9 @@ def explain_lake_errors(lake: LakeFiles) -> Iterator[None]:
 
 
 def _explain(lake: LakeFiles, error: duckdb.Error) -> ExplainedError | None:
-    """Looks at the ends of all parts first, which is quick; at their bytes only when DuckDB says nothing of the query."""
+    """Check the footers of all parts first, which is quick; read whole parts only if DuckDB does not blame the query."""
     parts = [part for table in SCHEMAS for part in lake.parts(table)]
-    of_query = isinstance(error, duckdb.InvalidInputException)  # which it also says of a file that is no Parquet
+    of_query = isinstance(error, duckdb.InvalidInputException)  # also raised for a file that is not Parquet
     for whole in (False,) if of_query else (False, True):
         if damaged := dict(chain.from_iterable(damage_of(lake, part, whole=whole).items() for part in parts)):
             return DamagedPart(damaged)

@@ -1,8 +1,7 @@
-"""Reads works and the attempts of a work back from the lake as the records they were written from. Which row of a work counts is
-the view's rule.
+"""Reads works, and the attempts of a work, back from the lake as records.
 
-The view `works` would hold whole rows of all years to find it. For one year it is enough to look at ids and times first;
-then the rows pass through, and memory does not grow with the lake.
+As in the view `works`, the latest row of a work counts. The view would hold the rows of all years in memory; `works_of_year`
+compares ids and times first and then streams the rows, so that memory use does not grow with the lake.
 """
 
 from __future__ import annotations
@@ -17,13 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
+from docstokg_assets.lake.connection import fetch_dicts
 from docstokg_assets.lake.views import every_row, open_lake
 from resources.catalog.catalog import Catalog
 from resources.lake.files import LakeFiles
 from resources.records import AttemptRecord, Reason, Status
+from resources.scope import WorkScope
 
 _BATCH = 2_000
-_COLUMNS = tuple(name for name in WORK_FIELDS if name != "deleted")  # which is learnt after a record was kept
+_COLUMNS = tuple(name for name in WORK_FIELDS if name not in ("deleted", "ingest"))  # which a stored record never has
 _MEMORY, _THREADS = "300MB", 2
 _REPEATED = """
 CREATE TEMP TABLE repeated AS SELECT work_id, max(fetched_at) AS latest FROM every_work
@@ -37,8 +38,6 @@ _LATEST = """
 SELECT {columns} FROM every_work ANTI JOIN repeated
 ON every_work.work_id = repeated.work_id AND every_work.fetched_at < repeated.latest WHERE {of_year}
 """
-
-
 _MANY_ATTEMPTS = 200_000
 _OF_WORK = """
 SELECT * FROM ({attempts}) WHERE work_id = ? OR (extra LIKE '%"also_for"%' AND contains(extra, '"' || ? || '"'))
@@ -46,25 +45,22 @@ SELECT * FROM ({attempts}) WHERE work_id = ? OR (extra LIKE '%"also_for"%' AND c
 
 
 def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
-    """The works of a year, each once, as they were collected last; in bounded memory, in any order. 0: year unknown."""
+    """The works of a year, each once, in their latest version; in bounded memory, in any order. 0: year unknown."""
     with open_lake(lake, _MEMORY) as con:
-        con.execute(f"SET threads = {_THREADS}")  # each of them needs some of the memory
+        con.execute(f"SET threads = {_THREADS}")  # each thread needs some of the memory
         con.execute(f"CREATE TEMP VIEW every_work AS {every_row(con, lake, 'works')}")
-        yield from _latest_of_year(con, f"year = {year:d}" if year else "year IS NULL")
+        yield from _latest_of_year(con, WorkScope(year).condition)
 
 
 def attempts_of_work(catalog: Catalog, lake: LakeFiles, work_id: str, year: int | None) -> list[AttemptRecord]:
-    """All attempts for a work, in the order of their time. The catalog has no index of works: where a year has many attempts,
-    those that were exported are read from the lake, which has columns."""
+    """All attempts for a work, by time. The catalog does not index attempts by work: if a year has many, the exported ones are
+    read from the lake."""
     if not catalog.has_more_attempts(year, _MANY_ATTEMPTS):
         return catalog.attempts_of(work_id, year)
     newer = catalog.attempts_of(work_id, year, after=catalog.export_position("lake.attempts"))
     with open_lake(lake, years=(year or 0,)) as con:
-        result = con.execute(
-            _OF_WORK.format(attempts=every_row(con, lake, "attempts", (year or 0,))), [work_id, work_id]
-        )
-        names = [column[0] for column in result.description or ()]
-        rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        sql = _OF_WORK.format(attempts=every_row(con, lake, "attempts", (year or 0,)))
+        rows = fetch_dicts(con, sql, [work_id, work_id])
     found = [_attempt(row) for row in rows] + newer
     return sorted({(a.run_id, a.worker_id, a.seq): a for a in found}.values(), key=lambda a: (a.ts, a.seq))
 
@@ -96,7 +92,7 @@ def _works_of(batch: pa.RecordBatch) -> Iterator[Work]:
 
 
 def _locations_of(column: pa.ListArray) -> list[tuple[Location, ...]]:
-    """Column by column, as they were written: a dict for each of them would cost more than all the rest."""
+    """Convert column by column: a dict per location would take longer than everything else."""
     flat = column.flatten()
     places = map(Location, *(flat.field(name).to_pylist() for name in LOCATION_FIELDS))
     return [tuple(islice(places, number or 0)) for number in pc.list_value_length(column).to_pylist()]

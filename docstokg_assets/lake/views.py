@@ -1,7 +1,7 @@
-"""DuckDB over the lake: the views that people and reports query, and the ways to open them. Parts are written in `writer.py`.
+"""DuckDB views over the lake, for people and reports, and how to open them. `writer.py` writes the parts.
 
-Each view shows the latest row of its key, so that an export that was repeated after a crash shows nowhere. A table
-without parts is an empty view with the right columns; a column that old parts lack is NULL.
+Each view shows the latest row of each key, so an export that was repeated after a crash is not visible. A table without parts is
+an empty view with the right columns; a column that old parts lack is NULL.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def open_lake(
     lake: LakeFiles, memory: str = MEMORY, spill: str = SPILL, *, years: Sequence[int] = ()
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the views `works, plans, attempts, outcomes, artifacts, metrics`, bounded in memory and on the disk.
-    With `years` (0: unknown) no part of another year is looked at. LakeError where a part cannot be read."""
+    With `years` (0: unknown), parts of other years are not read. Raises LakeError if a part cannot be read."""
     with explain_lake_errors(lake), connect_bounded(memory, spill) as con:
         yield _with_views(con, lake, years)
 
@@ -56,7 +56,7 @@ def open_lake(
 def open_lake_read_only(
     lake: LakeFiles, memory: str = MEMORY, spill: str = SPILL
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same for queries of strangers: no file outside the lake can be reached, no setting changed back."""
+    """As `open_lake`, for untrusted queries: files outside the lake cannot be read, and settings cannot be changed."""
     with open_lake(lake, memory, spill) as con:
         con.execute(f"SET allowed_directories = [{', '.join(map(quoted, lake.readable))}]")
         con.execute("SET enable_external_access = false")
@@ -70,10 +70,10 @@ def views_file(lake: LakeFiles) -> Path | None:
 
 
 def write_telemetry_duckdb(lake: LakeFiles) -> None:
-    """The views as a file that any DuckDB client opens, where there can be one.
+    """Write the views to a file that any DuckDB client can open; does nothing for a bucket.
 
-    DuckDB resolves relative paths from the client's working folder, so the views hold absolute ones: the file is
-    written anew with every export, and must be after the data root was moved.
+    The views contain absolute paths, because DuckDB resolves relative ones from the client's working folder. Every export
+    rewrites the file; it must also be rewritten after the data root was moved.
     """
     path = views_file(lake)
     if path is None:
@@ -85,22 +85,16 @@ def write_telemetry_duckdb(lake: LakeFiles) -> None:
 
 
 def export_new_rows(catalog: Catalog, lake: LakeFiles) -> Exported:
-    """Export what is new in the catalog since the last export to the lake, and rewrite the views file."""
+    """Export the catalog's rows since the last export to the lake, and rewrite the views file."""
     exported = export_manifest(catalog, LakeWriter(lake))
     write_telemetry_duckdb(lake)
     return exported
 
 
 def query_lake(
-    lake: LakeFiles,
-    sql: str,
-    *,
-    limit: int | None,
-    timeout_s: float = 60.0,
-    memory: str = MEMORY,
-    spill: str = SPILL,
+    lake: LakeFiles, sql: str, *, limit: int | None, timeout_s: float = 60.0, memory: str = MEMORY, spill: str = SPILL
 ) -> Answer:
-    """The first `limit` rows of one SELECT, or all. DuckDB could write in the lake: nothing else is let through."""
+    """The first `limit` rows of one SELECT, or all. Other statements are refused, because DuckDB could write to the lake."""
     with open_lake_read_only(lake, memory, spill) as con:
         timer = threading.Timer(timeout_s, con.interrupt)
         try:
@@ -140,9 +134,9 @@ def _with_views(
 
 
 def every_row(con: duckdb.DuckDBPyConnection, lake: LakeFiles, table: str, years: Sequence[int] = ()) -> str:
-    """SQL for all rows of a table, earlier ones of the same key among them.
+    """SQL for all rows of a table, including earlier rows of the same key.
 
-    The typed empty row set comes first: it gives names, types and order whatever the parts hold.
+    A typed empty row set comes first, so that names, types and order of the columns do not depend on the parts.
     """
     schema = SCHEMAS[table]
     typed = ", ".join(f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in schema)

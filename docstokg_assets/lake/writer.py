@@ -1,9 +1,9 @@
-"""Write the Parquet lake: what the catalog knows, as immutable parts that any tool can read. Reading is in `views.py`.
+"""Write the Parquet lake: immutable parts that any tool can read, exported from the catalog. `views.py` reads them.
 
-`<table>/year=YYYY/part-<ulid>.parquet`, year=0 where the year is unknown. A part is never changed; it is a file or an object
-(`resources.lake`). Where there are too many, small ones are joined. Names and types of the columns are declared in
-`resources.tables`. A crash between a part and its noted position exports the same rows twice; the views take the latest row of
-each key, so that it shows nowhere.
+Parts are named `<table>/year=YYYY/part-<ulid>.parquet`, with year=0 for an unknown year. A part is a file or an object
+(`resources.lake`) and is never changed; if there are too many, small ones are merged into a new one. `resources.tables` declares
+the columns. After a crash between writing a part and saving the export position, the same rows are exported twice; the views show
+the latest row of each key only.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 BATCH_ROWS = 10_000
 _PARQUET: Mapping[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
-CROWDED = 64  # parts of a table in a year: with more, small ones are joined
-_LOOK_EVERY = 16  # parts written to a folder between two looks at how many it has
+CROWDED = 64  # small parts are merged if a table has more parts than this in a year
+_LOOK_EVERY = 16  # parts written to a folder between two checks of their number
 _SMALL_BYTES = 64 * 1024 * 1024
 _READING_S = 3_600.0  # the longest that a reader of the lake is expected to take
-_REPLACES = b"replaces"  # in a joined part: the parts that it was joined from
+_REPLACES = b"replaces"  # metadata of a merged part: the parts that it was merged from
 
 _LOCATION = pa.struct([(name, pa.bool_() if name == "is_oa" else pa.string()) for name in LOCATION_FIELDS])
 _ARROW_TYPES: Mapping[Type, pa.DataType] = {
@@ -77,11 +77,11 @@ class LakeWriter:
         self._appended: Counter[str] = Counter()
 
     def append(self, table: str, rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-        """One new part for each year among `rows`; they are taken in batches, so that any number of them can pass."""
+        """Write one new part for each year among `rows`. Rows are read in batches, so there may be any number."""
         return self.append_columns(table, _columns_of(rows, (*SCHEMAS[table].names, "year")))
 
     def append_columns(self, table: str, pages: Iterable[Columns]) -> tuple[str, ...]:
-        """The same for rows that come column by column, `year` among the columns."""
+        """As `append`, for pages of columns, with `year` among the columns."""
         parts: dict[int, str] = {}
         writers: dict[int, pq.ParquetWriter] = {}
         columns, schema = LAKE_TABLES[table].columns_in(Into.LAKE), SCHEMAS[table]
@@ -105,8 +105,8 @@ class LakeWriter:
         return tuple(parts.values())
 
     def _tidy(self, table: str, year: int) -> None:
-        """Join the small parts of a folder that has too many. The joined part names those that it replaces; they go when nobody
-        can be reading them any more, and until then the views show each row once. Trouble with it costs no export."""
+        """Merge the small parts of a folder that has too many. The new part lists those that it replaces. They are removed when
+        no reader can still be using them; until then the views show each row once. Errors are logged; the export goes on."""
         parts = self.files.parts(table, year)
         if len(parts) <= CROWDED:
             return
@@ -132,10 +132,10 @@ class LakeWriter:
             log.warning("the parts of %s of %s were not joined: %s", table, year or "unknown year", error)
 
     def compact(self, table: str, more_than: int) -> tuple[int, int]:
-        """Where a year has more parts than that, one takes their place; how many went, and how many came.
+        """Merge the parts of each year that has more than `more_than`; returns how many were removed and how many written.
 
-        Rows are kept as they are. They are in the new part before the old ones go, so that a reader sees each at least once.
-        Parts of a newer version, with columns that are not known here, are left alone.
+        Rows do not change. The new part is complete before the old ones are removed, so a reader sees each row at least once.
+        A year with parts of a newer version, which have unknown columns, is skipped.
         """
         by_year: dict[str, list[str]] = {}
         for part in self.files.parts(table):
@@ -154,7 +154,7 @@ class LakeWriter:
         return sum(map(len, crowded.values())), len(crowded)
 
     def _join(self, parts: Iterable[str], schema: pa.Schema, path: Path) -> None:
-        """Small parts become row groups of a good size."""
+        """Write parts as one, with row groups of at least `BATCH_ROWS`."""
         batches = (_as(batch, schema) for part in parts for batch in self.files.batches(part))
         with pq.ParquetWriter(path, schema, **_PARQUET) as writer:
             gathered: list[pa.RecordBatch] = []
@@ -166,14 +166,14 @@ class LakeWriter:
             writer.write_table(pa.Table.from_batches(gathered, schema))
 
     def drifted(self, year: int | None = None) -> list[tuple[str, str]]:
-        """The parts whose columns are not those of this version, each with what differs."""
+        """The parts whose columns differ from those of this version, each with the names of the differing columns."""
         found = []
         for table, wanted in SCHEMAS.items():
             for part in self.files.parts(table, year):
                 try:
                     differing = _named_types(wanted) ^ _named_types(self.files.schema(part))
                 except FileNotFoundError:
-                    continue  # made again by somebody since they were listed
+                    continue  # replaced since the parts were listed
                 if differing:
                     found.append((part, ", ".join(sorted({name for name, _ in differing}))))
         return found
@@ -184,7 +184,7 @@ def _replaced_by(schema: pa.Schema) -> set[str]:
 
 
 def _age_s(part: str) -> float:
-    """By its name; one that is named otherwise is as old as can be."""
+    """The age of a part by the ULID in its name; infinite for other names."""
     try:
         return time.time() - ULID.from_str(PurePosixPath(part).stem.removeprefix("part-")).timestamp
     except ValueError:
@@ -192,7 +192,7 @@ def _age_s(part: str) -> float:
 
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With the columns of this version: those that are newer than the part are empty."""
+    """The batch with the columns of this version; columns that the part lacks are null."""
     known = set(batch.schema.names)
     columns = [
         batch.column(field.name).cast(field.type) if field.name in known else pa.nulls(len(batch), field.type)
@@ -202,7 +202,7 @@ def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _named_types(schema: pa.Schema) -> set[tuple[str, str]]:
-    """Parquet calls what is in a list `element`, Arrow calls it `item`."""
+    """Names and types of the columns. Parquet calls the items of a list `element`, Arrow `item`."""
     return {(field.name, str(field.type).replace("element: ", "item: ")) for field in schema}
 
 
@@ -213,7 +213,7 @@ def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iter
 
 
 def _array(column: Column, cells: Sequence[Any]) -> pa.Array:
-    """Cells come as records have them, or as the catalog stores them: seconds, 0 and 1, JSON, an empty text for no run."""
+    """Convert values of records, or of the catalog: seconds, 0 and 1, JSON, an empty text for no run."""
     match column.type:
         case Type.TIME:
             return _times(cells)
@@ -240,7 +240,7 @@ def _times(cells: Sequence[datetime | float | None]) -> pa.Array:
 
 
 def _locations(cells: Sequence[Sequence[Location]]) -> pa.Array:
-    """Column by column: Arrow takes many times as long to look through as many small dicts."""
+    """Convert column by column, which is many times faster than a dict per location."""
     flat = [location for cell in cells for location in cell]
     columns = [pa.array([getattr(location, field.name) for location in flat], field.type) for field in _LOCATION]
     ends = pa.array([0, *accumulate(map(len, cells))], pa.int32())
@@ -256,8 +256,8 @@ def work_columns(works: Iterable[Work], fetched_at: datetime) -> Iterator[Column
 
 
 def export_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
-    """Everything past the last export becomes new parts; only then the positions move on. One exporter at a time: of several that
-    begin at once, the others find what the first has left."""
+    """Export all rows since the last export as new parts, then save the new positions. One exporter runs at a time; others wait
+    for it and export what is left."""
     with catalog.export_turn():
         return _export(catalog, lake, *(catalog.export_position(name) for name in _POSITIONS))
 
@@ -265,7 +265,7 @@ def export_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
 def _export(
     catalog: Catalog, lake: LakeWriter, after_attempt: int, after_outcome: int, *, anew: bool = False
 ) -> Exported:
-    """`anew`: whatever another exporter may have done meanwhile, all rows are in these parts."""
+    """`anew`: all rows are in these parts, so set the positions even if another process has exported meanwhile."""
     attempts, outcomes = ExportCursor(after_attempt, "id"), ExportCursor(after_outcome, "revision")
     parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
     pages = (_with_meta(page) for page in outcomes.pages(catalog.entry_columns_after))
@@ -274,24 +274,22 @@ def _export(
     if anew:
         for name, (_, position) in moves.items():
             catalog.set_export_position(name, position)
-    elif parts and not catalog.move_exports(
-        moves
-    ):  # the turn was lost with its connection, and another one has exported
-        for part in parts:
+    elif parts and not catalog.move_exports(moves):
+        for part in parts:  # the turn was lost with its connection, and another process has exported these rows
             lake.files.remove(part)
         return Exported(0, 0, ())
     return Exported(attempts.count, outcomes.count, parts)
 
 
 def _with_meta(page: Columns) -> Columns:
-    """With the columns that the catalog keeps in the outcome's `meta`."""
+    """The page with the columns that the catalog stores in the outcome's `meta`."""
     metas = [orjson.loads(meta) for meta in page["meta"]]
     return {**page, **{c.name: [meta.get(c.name, _ABSENT.get(c.type)) for meta in metas] for c in _IN_META}}
 
 
 def rebuild_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
-    """All attempts and outcomes anew, wherever an export of another process may be. The old parts go when the new ones are
-    there, so that a reader always sees each row."""
+    """Export all attempts and outcomes again, regardless of saved positions. Old parts are removed after the new ones are
+    written, so a reader always sees each row."""
     with catalog.export_turn():
         old = [*lake.files.parts("attempts"), *lake.files.parts("outcomes")]
         exported = _export(catalog, lake, 0, 0, anew=True)
@@ -306,7 +304,7 @@ _ABSENT: Mapping[Type, Any] = {Type.TEXTS: []}
 
 
 class ExportCursor:
-    """All rows past a position, page by page; remembers how far it came by the column `key`."""
+    """Reads all rows after a position, page by page; `position` follows the column `key`."""
 
     def __init__(self, position: int, key: str) -> None:
         self.position, self.count, self._key = position, 0, key

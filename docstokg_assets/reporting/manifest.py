@@ -1,8 +1,8 @@
-"""The rows of a run's manifest (schema v3) and of its CSV files, and the writers of the small files beside it. The columns are
-declared in `resources.tables`; sinks write the lines.
+"""The rows of a run's manifest (schema v3) and of its CSV files, and the functions that write the small files beside it.
+`resources.tables` declares the columns; sinks write the lines.
 
-A row is one of three `record_type`s: `attempt` (one network action or one decision not to act), `outcome` (how a work
-ended) and `summary` (the run's counters). All of this can be made again from the catalog.
+A row has one of three `record_type`s: `attempt` (one network action or one decision not to act), `outcome` (the result of a
+work) and `summary` (the run's counters). All files can be rebuilt from the catalog.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def metrics_summary(attempts: Iterable[Mapping[str, Any]], outcomes: Iterable[Ma
     """The counters of a run. A row may stand for `n` equal ones, so that a database can do the grouping.
 
     `saved` are works with a PDF or XML full text, `html_only` those with nothing better than HTML, `skipped` all other
-    finished ones, among them those whose copy was asked for and is still the current one: they keep the outcome that they
-    had, so the answer itself is counted. Parked works (`retry_at`) are not processed yet.
+    finished ones. An unchanged file (status 304) is counted as skipped by its attempt, because the work keeps its earlier
+    outcome. Parked works (`retry_at`) are not processed yet.
     """
     works = Counter[str]()
     counts = {name: Counter[str]() for name in ("attempts", "successes", "html", "skips", "failures")}
@@ -154,7 +154,7 @@ def metrics_summary(attempts: Iterable[Mapping[str, Any]], outcomes: Iterable[Ma
 
 
 def attempt_failed(row: Mapping[str, Any]) -> bool:
-    """Whether an attempt was the end of its request without a good answer; one that is repeated has not failed yet."""
+    """Whether the attempt ended its request without a good response; an attempt that is retried has not failed yet."""
     status = row["status"]
     if status in (Status.DOWNLOAD_ERROR, Status.SIZE_MISMATCH):
         return True
@@ -162,7 +162,7 @@ def attempt_failed(row: Mapping[str, Any]) -> bool:
 
 
 def write_metrics(path: Path, summary: Mapping[str, Any]) -> bool:
-    """The sidecar `manifest.metrics.json`. A run never fails for want of it: whether it was written is returned."""
+    """Write `manifest.metrics.json`; returns whether it was written. An error is logged and does not fail the run."""
     try:
         with whole_file(path) as temp:
             options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
@@ -174,7 +174,7 @@ def write_metrics(path: Path, summary: Mapping[str, Any]) -> bool:
 
 
 def write_last_csv(path: Path, latest: Iterable[Entry]) -> None:
-    """`manifest.last.csv`: the latest works with a file, newest first, as a quick hint of what is there."""
+    """Write `manifest.last.csv`: the latest works with a file, newest first."""
     with whole_file(path) as temp, temp.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(OUTCOMES.names_in(Into.CSV))

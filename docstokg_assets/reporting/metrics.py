@@ -1,8 +1,7 @@
-"""Service level indicators by SQL over the lake's views, and their evaluation against the objectives.
+"""Service level indicators, computed in SQL over the lake's views, and their evaluation against the objectives.
 
-Definitions are given where they are computed and in docs/telemetry.md. A work that is to be tried again (it has a
-`retry_at`) is not finished, a dry run finishes nothing. `saved` means a PDF or XML full text is in the store; HTML alone is
-counted apart.
+docs/telemetry.md defines the indicators. A work that will be retried (it has a `retry_at`) is not finished, and a dry run
+finishes no works. `saved` means that a PDF or XML full text is in the store; works with HTML only are counted separately.
 """
 
 from __future__ import annotations
@@ -15,18 +14,19 @@ from typing import Any
 
 import duckdb
 
+from docstokg_assets.lake.connection import fetch_dicts
 from docstokg_assets.reporting.manifest import metrics_summary
 from resources.records import Reason
 from resources.scope import WorkScope
 
-# A download error for one of these was found out before anything was sent.
+# Reasons of download errors that are raised before a request is sent.
 _NOTHING_SENT = (Reason.REDIRECT_LOOP, Reason.BLOCKED_ADDRESS, Reason.BLOCKED_SCHEME, Reason.RETRY_AFTER)
-SECOND_RUN_SHARE = 0.5  # of the cacheable requests were asked by an earlier run: then the cache is judged
+SECOND_RUN_SHARE = 0.5  # the cache is judged if an earlier run sent at least this share of the cacheable requests
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How one tier, resolver or host did: works tried there, works saved from there."""
+    """Results of one tier, resolver or host: works tried with it, works saved from it."""
 
     name: str
     tried: int
@@ -55,12 +55,12 @@ class Slis:
     too_many: int  # answers 429
     cacheable: int
     cache_hits: int | None  # None: there is no cache
-    asked_before: int  # cacheable requests whose URL an earlier run had asked
+    asked_before: int  # cacheable requests whose URL an earlier run had requested
     rate_delay_p95_s: float | None
     breaker_opens: int
     retries: Mapping[int, int]  # try number -> requests
     reasons: Mapping[str, int]  # of finished works
-    unknown_copies: int  # finished works of which nobody knows a copy
+    unknown_copies: int  # finished works without a known copy
     by_tier: Sequence[Share] = field(default=())
     by_resolver: Sequence[Share] = field(default=())
     by_host: Sequence[Share] = field(default=())
@@ -167,7 +167,7 @@ def _verdict(slo: Slo, value: float | None, ok: bool | None) -> Verdict:
 
 
 def format_value(value: float | None, unit: str) -> str:
-    """A number as people read it; a dash where there is none."""
+    """Format a number for people; a dash if there is none."""
     if value is None:
         return "–"
     if unit == "share":
@@ -189,11 +189,11 @@ def run_summary(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> dict[str, A
                    FROM attempts WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""
     outcomes = f"""SELECT resolver, classification, reason, retry_at, count(*) AS n
                    FROM outcomes WHERE {scope.condition} GROUP BY ALL ORDER BY ALL"""
-    return metrics_summary(_rows(con, attempts, scope.parameters), _rows(con, outcomes, scope.parameters))
+    return metrics_summary(fetch_dicts(con, attempts, scope.parameters), fetch_dicts(con, outcomes, scope.parameters))
 
 
-# The words of this module as SQL: `o` are the outcomes in scope, `a` the attempts, `asked` which run asked for a URL first. They
-# are tables, so that each part of the lake is read once, and hold no more columns than are needed.
+# `o` has the outcomes in scope, `a` the attempts, `asked` the run that first requested each URL. They are tables with the needed
+# columns only, so that each part of the lake is read once.
 _HERE = (
     """
 CREATE OR REPLACE TEMP TABLE o AS
@@ -269,13 +269,13 @@ def compute_slis(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> Slis:
     for statement in _HERE:
         words = {"scope": scope.condition, "of_years": WorkScope(scope.year).condition, "nothing_sent": nothing_sent}
         con.execute(statement.format(**words), scope.parameters if "$run_id" in statement.format(**words) else {})
-    (works,), (requests,) = (_rows(con, part) for part in (_WORKS, _REQUESTS))
+    (works,), (requests,) = (fetch_dicts(con, part) for part in (_WORKS, _REQUESTS))
     return Slis(
         scope=scope,
         **works,
         **requests,
-        retries={row["attempt"]: row["n"] for row in _rows(con, _RETRIES)},
-        reasons={row["reason"]: row["n"] for row in _rows(con, _REASONS)},
+        retries={row["attempt"]: row["n"] for row in fetch_dicts(con, _RETRIES)},
+        reasons={row["reason"]: row["n"] for row in fetch_dicts(con, _REASONS)},
         by_tier=_shares(con, "tier"),
         by_resolver=_shares(con, "resolver"),
         by_host=_shares(con, "host"),
@@ -283,15 +283,7 @@ def compute_slis(con: duckdb.DuckDBPyConnection, scope: WorkScope) -> Slis:
 
 
 def _shares(con: duckdb.DuckDBPyConnection, column: str) -> tuple[Share, ...]:
-    return tuple(Share(**row) for row in _rows(con, _SHARES.format(column=column)))
-
-
-def _rows(
-    con: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any] | None = None
-) -> list[dict[str, Any]]:
-    result = con.execute(sql, parameters or {})
-    names = [column[0] for column in result.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+    return tuple(Share(**row) for row in fetch_dicts(con, _SHARES.format(column=column)))
 
 
 def _ratio(part: float, whole: float) -> float | None:

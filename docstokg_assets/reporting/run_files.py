@@ -1,6 +1,7 @@
-"""The files of a run's folder, made from the catalog: counters, latest files, its slice, and the lines that sinks wrote.
+"""The files of a run's folder, written from the catalog: counters, latest files, the run's part of the catalog, and the lines
+that sinks wrote.
 
-The same functions end a run and make its files again later. Rows are `manifest`'s, lines are the sinks'.
+The same functions finish a run and rebuild its files later. `manifest` makes the rows, `sinks` writes the lines.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def write_account(catalog: Catalog, folder: Path, run_id: str, summary: dict[str
 
 
 def lines_are_missing(catalog: Catalog, folder: Path, run_id: str) -> bool:
-    """Whether the manifest lacks lines that the catalog could give, as after a kill. One that is elsewhere lacks nothing."""
+    """Whether the manifest lacks lines that the catalog has, as after a kill. False if there is no manifest in the folder."""
     try:
         with (folder / MANIFEST).open("rb") as file:
             kinds = Counter(line[:23] for line in file if line.endswith(b"\n"))
@@ -45,10 +46,10 @@ def lines_are_missing(catalog: Catalog, folder: Path, run_id: str) -> bool:
 
 
 def rebuild_lines(catalog: Catalog, folder: Path, run: Run) -> int:
-    """`manifest.jsonl` and `attempts.csv` of a run as it wrote them, in the catalog's order; the number of attempts.
+    """Rewrite `manifest.jsonl` and `attempts.csv` of a run, in the catalog's order; returns the number of attempts.
 
-    FileHeld when a living process writes to them.
-    An outcome that a later try has replaced is no longer in the catalog, and so not in the new file either.
+    Raises FileHeld if a living process writes to them. An outcome that a later search has replaced is no longer in the catalog,
+    and so not in the new file.
     """
     count = 0
     with (

@@ -1,8 +1,8 @@
-"""Where attempts and outcomes are written while a run goes on: JSONL, CSV, console, OTLP, each for many threads.
+"""Sinks: where attempts and outcomes are written during a run. JSONL, CSV, console and OTLP; all are thread-safe.
 
-A sink writes one record a line and hands it to the operating system at once; the one that speaks to a collector does so
-from a thread of its own, behind a bounded queue. Sinks observe: one that fails is reported once, what it dropped is
-counted, and the run goes on (`SinkSet`). A file belongs to one process.
+A file sink writes one record per line and hands it to the operating system at once. The OTLP sink sends from its own thread,
+behind a bounded queue. A sink that fails is reported once, the records it dropped are counted, and the run continues (`SinkSet`).
+Each file is written by one process.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import fcntl
 import io
 import logging
 import os
-import queue
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO
 
 import orjson
 
@@ -39,18 +38,20 @@ _CSV_COLUMNS = ATTEMPTS.columns_in(Into.CSV)
 
 
 class RecordsDropped(Exception):
-    """Raised by a sink that works behind the scenes, at the next opportunity, with what it could not write meanwhile."""
+    """Raised by the next call of a sink that sends in the background, with the number of records it could not send."""
 
     def __init__(self, count: int) -> None:
         super().__init__(f"{count} records could not be written")
         self.count = count
 
 
-class AttemptSink(Protocol):
-    name: str
+class AttemptSink:
+    """Receives the records of a run. Methods that a sink does not override do nothing. A context manager that closes itself."""
+
+    name = ""
 
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
-        """`end` is the outcome of the attempt's work, where it is known already."""
+        """`end` is the outcome of the attempt's work, if it is already known."""
 
     def log_outcome(self, entry: Entry) -> None: ...
 
@@ -62,25 +63,9 @@ class AttemptSink(Protocol):
     def release(self) -> None: ...
 
     def flush(self) -> None:
-        """Returns when all that was logged is written, or cannot be."""
+        """Return when every record is written or has failed."""
 
     def close(self) -> None: ...
-
-
-class _Closing:
-    """Makes a sink a context manager: leaving it closes it, also after an error."""
-
-    def hold(self) -> None:
-        """Write records together until `release`, where a sink can."""
-
-    def release(self) -> None:
-        """Write what was held."""
-
-    def flush(self) -> None:
-        """Nothing waits, unless a sink says otherwise."""
-
-    def close(self) -> None:
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +75,7 @@ class _Closing:
 
 
 def open_held(path: Path) -> io.FileIO:
-    """Open a file for appending and hold it, so that nobody puts another one in its place (`replacing`) until it is closed."""
+    """Open a file for appending, with a lock that keeps `replacing` from replacing it until it is closed."""
     while True:
         file = path.open("ab+", buffering=0)
         with suppress(OSError):  # not every file system has locks
@@ -98,7 +83,7 @@ def open_held(path: Path) -> io.FileIO:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
-        file.close()  # another one took its place while this waited
+        file.close()  # the file was replaced while this call waited for the lock
 
 
 class FileHeld(Exception):
@@ -107,7 +92,7 @@ class FileHeld(Exception):
 
 @contextmanager
 def replacing(path: Path) -> Iterator[None]:
-    """While this lasts the file may be replaced: nobody has it open for writing, and whoever opens it waits. FileHeld else."""
+    """Lock a file so that it can be replaced: `open_held` waits. Raises FileHeld if a process has it open for writing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         try:
@@ -119,8 +104,8 @@ def replacing(path: Path) -> Iterator[None]:
         yield
 
 
-class _LineFile(_Closing):
-    """Appends whole lines. A torn last line, left by a crash, is dropped on open; what does not fit is taken back."""
+class _LineFile(AttemptSink):
+    """Appends whole lines. Opening drops an incomplete last line, left by a crash; a line that does not fit is removed again."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +183,7 @@ class JsonlSink(_LineFile):
 
 
 class CsvSink(_LineFile):
-    """`attempts.csv`: the fields of AttemptRecord, one attempt a row; outcomes and the summary are in the JSONL."""
+    """`attempts.csv`: the fields of AttemptRecord, one row per attempt; outcomes and the summary are in the JSONL."""
 
     name = "csv"
 
@@ -210,12 +195,6 @@ class CsvSink(_LineFile):
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
         self.append(_csv_line(csv_cells(_CSV_COLUMNS, rec, rec.extra)))
 
-    def log_outcome(self, entry: Entry) -> None:
-        return
-
-    def log_summary(self, summary: Mapping[str, Any]) -> None:
-        return
-
 
 def _csv_line(cells: Sequence[Any]) -> bytes:
     line = io.StringIO()
@@ -223,8 +202,8 @@ def _csv_line(cells: Sequence[Any]) -> bytes:
     return line.getvalue().encode()
 
 
-class ConsoleSink(_Closing):
-    """One readable line an attempt, for people who watch."""
+class ConsoleSink(AttemptSink):
+    """One readable line per attempt, on standard error by default."""
 
     name = "console"
 
@@ -252,26 +231,22 @@ class ConsoleSink(_Closing):
             self._stream.write(line)
             self._stream.flush()
 
-    def close(self) -> None:
-        """The stream is not ours to close."""
 
-
-class OtlpSink(_Closing):
-    """The manifest's rows as log records of a collector. A run never waits for it: what finds the queue full is dropped, and
-    at the end the collector gets one timeout's time for what is left."""
+class OtlpSink(AttemptSink):
+    """Sends manifest rows to an OTLP collector as log records. Never delays a run: records are dropped if the queue is full;
+    on closing, the collector gets one timeout for the remaining ones."""
 
     name = "otlp"
 
     def __init__(self, logs: OtlpLogs, *, config_hash: str) -> None:
         self._logs, self._config_hash = logs, config_hash
-        self._waiting: queue.Queue[Event | None] = queue.Queue(_OTLP_WAITING)
-        self._lock = threading.Lock()
+        self._waiting: deque[Event] = deque()
+        self._changed = threading.Condition()
+        self._unsent = 0  # waiting, or being sent
         self._lost = 0
         self._why: Exception | None = None
-        self._unsent = 0
-        self._idle = threading.Condition(self._lock)
-        self._thread = threading.Thread(target=self._send, name="otlp", daemon=True)
-        self._thread.start()
+        self._closed = False
+        threading.Thread(target=self._send, name="otlp", daemon=True).start()
 
     def log_attempt(self, rec: AttemptRecord, end: Entry | None = None) -> None:
         row = manifest_row(rec, config_hash=self._config_hash, end=end)
@@ -288,59 +263,56 @@ class OtlpSink(_Closing):
         self._put(_event(row, time.time(), "summary of the run", warns=False))
 
     def flush(self) -> None:
-        with self._idle:
-            self._idle.wait_for(lambda: self._unsent == 0, self._logs.timeout_s)
+        with self._changed:
+            self._changed.wait_for(lambda: self._unsent == 0, self._logs.timeout_s)
         self._report()
 
     def close(self) -> None:
-        with self._idle:
-            self._idle.wait_for(lambda: self._unsent == 0, self._logs.timeout_s)
+        with self._changed:
+            self._changed.wait_for(lambda: self._unsent == 0, self._logs.timeout_s)
+            self._closed = True
             if self._unsent:
                 self._lose(self._unsent, OtlpError("the collector was too slow for the last records"))
                 self._unsent = 0
+            self._changed.notify_all()
         self._logs.close()
-        with suppress(queue.Full):
-            self._waiting.put_nowait(None)
         self._report()
 
     def _put(self, event: Event) -> None:
-        with self._lock:
-            try:
-                self._waiting.put_nowait(event)
+        with self._changed:
+            if len(self._waiting) < _OTLP_WAITING:
+                self._waiting.append(event)
                 self._unsent += 1
-            except queue.Full:
+                self._changed.notify_all()
+            else:
                 self._lose(1, OtlpError("the collector takes records more slowly than they are made"))
         self._report()
 
     def _send(self) -> None:
-        running = True
-        while running:
-            taken = [self._waiting.get()]
-            with suppress(queue.Empty):
-                while len(taken) < _OTLP_BATCH:
-                    taken.append(self._waiting.get_nowait())
-            running = None not in taken
-            batch = [event for event in taken if event is not None]
-            if not batch:
-                return
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _OTLP_BATCH))]
             error: Exception | None = None
             try:
                 self._logs.send(batch)
             except Exception as failure:
                 error = failure
-            with self._idle:
-                if self._unsent == 0:  # closed meanwhile, and all counted as lost
+            with self._changed:
+                if self._closed:  # the batch was counted as lost
                     return
                 if error is not None:
                     self._lose(len(batch), error)
                 self._unsent -= len(batch)
-                self._idle.notify_all()
+                self._changed.notify_all()
 
     def _lose(self, count: int, why: Exception) -> None:
         self._lost, self._why = self._lost + count, why
 
     def _report(self) -> None:
-        with self._lock:
+        with self._changed:
             lost, why, self._lost = self._lost, self._why, 0
         if lost:
             raise RecordsDropped(lost) from why
@@ -359,8 +331,8 @@ def _attribute(value: Any) -> str | int | float | list[str]:
     return value if isinstance(value, bool | int | float) else str(value)
 
 
-class SinkSet(_Closing):
-    """All sinks of a run as one. A failing one never stops the run: it warns once, and `dropped` counts its losses."""
+class SinkSet(AttemptSink):
+    """All sinks of a run as one. A failing sink never stops the run: it warns once, and `dropped` counts its lost records."""
 
     def __init__(self, sinks: Sequence[AttemptSink]) -> None:
         self._sinks = tuple(sinks)

@@ -107,15 +107,15 @@ def test_fault_63_answers_that_crawl_are_known_by_their_rate(
     for thread in threads:
         thread.start()
     end = time.monotonic() + 20
-    while time.monotonic() < end and [watched.url for watched in wire.crawlers().values()] != [f"{urls[0]}/"]:
+    while time.monotonic() < end and [watched.url for watched in wire.watchdog.crawlers().values()] != [f"{urls[0]}/"]:
         time.sleep(0.1)
-    assert [watched.url for watched in wire.crawlers().values()] == [f"{urls[0]}/"]
-    wire.give_up(5, 600.0)  # it has not crawled for so long
+    assert [watched.url for watched in wire.watchdog.crawlers().values()] == [f"{urls[0]}/"]
+    wire.watchdog.give_up(5, 600.0)  # it has not crawled for so long
     assert not ended
-    wire.give_up(5, 0.1)
+    wire.watchdog.give_up(5, 0.1)
     threads[0].join(10)
     assert isinstance(ended[urls[0]], DeadlineExceeded) and urls[1] not in ended
-    wire.interrupt()
+    wire.watchdog.cut_all()
     threads[1].join(10)
 
 

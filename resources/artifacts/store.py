@@ -99,7 +99,8 @@ class ArtifactStore(Protocol):
         """Store the part under this name. Without `replace` a name that is taken raises NameTaken."""
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make the names of committed files durable."""
+        """Make the names of committed files durable, where `commit` left that to be done."""
+        return None
 
     def note_of(self, path: str) -> bytes | None:
         """The note of a file; None when there is no file, or it has none."""

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Update, bindparam, insert, null, select, upda
 from sqlalchemy import func as sql
 
 from resources.catalog import rows
+from resources.catalog.codec import to_json
 from resources.catalog.database import (
     insert_missing,
     now_of,
@@ -26,11 +27,12 @@ from resources.catalog.database import (
 )
 from resources.catalog.exports import Exports, write_slice
 from resources.catalog.hosts import Hosts
+from resources.catalog.ingest import SAVE_RESULTS, Ingest, ingest_result_row
 from resources.catalog.names import Names
 from resources.catalog.prepared import PreparedStatement
 from resources.catalog.queries import Queries
 from resources.catalog.queue import Queue
-from resources.catalog.rows import Batch, Committed, Finished, Parked, Run, SetAside, to_json
+from resources.catalog.rows import Batch, Committed, Finished, Parked, Run, SetAside
 from resources.catalog.schema import artifacts, attempts, catalog_entries, meta, queue, runs, set_aside
 from resources.catalog.spending import Spending
 from resources.records import Reason
@@ -76,7 +78,7 @@ _SETTLE = PreparedStatement(
 )
 
 
-class Catalog(Queue, Hosts, Spending, Exports, Names, Queries):
+class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Queries):
     @retry_lost_transactions
     def commit(self, batch: Batch) -> Committed:
         """Make a batch durable, all or nothing, and return what was recorded.
@@ -97,7 +99,9 @@ class Catalog(Queue, Hosts, Spending, Exports, Names, Queries):
             ]
             parked = [item for item in batch.parked if (item.work_id, item.owner) in plans]
             kept = _better_before(connection, finished)
+            _save_ingest_results(connection, [item for item in finished if item.result is not None], now)
             changed = [item for item in finished if not item.outcome.leaves_as_is and item.work_id not in kept]
+            changed = [item for item in changed if item.result is None]
             entries = [rows.entry_of(item, now, revision + n) for n, item in enumerate(changed)]
             _ADD_ATTEMPTS.run(connection, [rows.attempt_to_row(record) for record in batch.attempts])
             files = [row for item in finished if item.work_id not in kept for row in rows.artifact_rows(item, now)]
@@ -194,6 +198,15 @@ def _better_before(connection: Connection, finished: Sequence[Finished]) -> set[
     before = {row.work_id: row.reason for row in connection.execute(good)}
     pages = {i.work_id for i in worse if i.outcome.ok}
     return {work_id for work_id, reason in before.items() if work_id not in pages or reason != Reason.HTML_ONLY}
+
+
+def _save_ingest_results(connection: Connection, finished: Sequence[Finished], now: float) -> None:
+    if not finished:
+        return
+    revision = _take_revisions(connection, len(finished))
+    results = [{**item.result, "run_id": item.run_id} for item in finished if item.result is not None]
+    saved = [ingest_result_row(values, now, revision + n) for n, values in enumerate(results)]
+    connection.execute(SAVE_RESULTS, saved)
 
 
 def _is_replanned(item: Finished, plans: _Plans) -> bool:

@@ -1,7 +1,7 @@
-"""Find the works of a claim by ranges of an index that are already in the order of claims, however long the queue is.
+"""Find the works of a claim through an index in claim order, so that the cost does not depend on the length of the queue.
 
-A scope (a year, several, a run, all) is a list of ranges, whose rows are merged here. The database sorts nothing, and a claim
-that leaves out groups walks over a bounded number of works. Tests check the query plans of these statements.
+A scope (one year, several years, a run, all works) is a list of index ranges, which are merged here. The database does not sort,
+and a claim that leaves out groups reads a bounded number of works. Tests check the query plans of these statements.
 """
 
 from __future__ import annotations
@@ -11,17 +11,32 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, Update, and_, func, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    TextClause,
+    Update,
+    and_,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from resources.catalog.schema import LEASED, READY, WAITING, group_leases, queue, run_works
-from resources.scope import WorkScope, Years
+from resources.scope import ALL_WORKS, ItemKind, WorkScope, Years
 
-Position = tuple[int, str]  # (priority, work): where in their order a claim ended
+Position = tuple[int, str]  # (priority, work): where a claim ended, in claim order
 
-WAKE_AT_ONCE = 1_000  # works that came due are made ready in portions, so that no claim takes long
-WINDOW = 2_000  # works that one query reads where some are left out,
-MOST_WALKED = 20_000  # and one claim
+WAKE_AT_ONCE = 1_000  # works made ready by one claim, so that no claim takes long
+WINDOW = 2_000  # works read by one query when groups are left out,
+MOST_WALKED = 20_000  # and by one claim
 HELD = queue.c.lease_until > 0  # true for all of LEASED; makes SQLite use the index of leases
+_IS_READY = and_(queue.c.state == "queued", queue.c.not_before == 0.0)
 _WAITING_STATES = ("queued", "retry")
 AGAIN: dict[str, Any] = {
     "lease_owner": None,
@@ -33,7 +48,7 @@ AGAIN: dict[str, Any] = {
 
 
 class Outlook(NamedTuple):
-    """What a pass without works of its own can expect."""
+    """The state of the queue for a pass that holds no works."""
 
     due: bool  # now
     held: int  # by other processes
@@ -41,15 +56,26 @@ class Outlook(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Works that an index has in their order. `lead` is its first column where the ORDER BY must name it: PostgreSQL does not see
-    that "is null" makes it the same for all of them."""
+    """A range of works in index order. `lead` is the first column of the index if ORDER BY must name it: PostgreSQL does not
+    recognise that "is null" makes it constant."""
 
     condition: ColumnElement[bool]
     lead: tuple[ColumnElement[Any], ...] = ()
+    kind: ItemKind = ItemKind.WORK
+
+    @property
+    def ready(self) -> TextClause:
+        return READY[self.kind]
+
+    @property
+    def waiting(self) -> TextClause:
+        return WAITING[self.kind]
 
 
 def ranges(scope: WorkScope) -> list[Range]:
     """The ranges of a scope. They exclude each other."""
+    if scope.lanes:
+        return [Range(queue.c.priority == int(lane), (), ItemKind.INGEST) for lane in dict.fromkeys(scope.lanes)]
     years: Iterable[int | None] = (None,) if scope.year is None else scope.years
     return [_range(scope.run_id, year) for year in dict.fromkeys(years)]
 
@@ -62,7 +88,7 @@ def _range(run_id: str | None, year: int | None) -> Range:
 
 
 def _condition(scope: WorkScope) -> ColumnElement[bool]:
-    return or_(*(part.condition for part in ranges(scope)))
+    return and_(queue.c.kind == str(scope.kind), or_(*(part.condition for part in ranges(scope))))
 
 
 def year_is(column: ColumnElement[int | None], year: Years) -> ColumnElement[bool]:
@@ -92,7 +118,7 @@ def works(work_ids: Iterable[str]) -> Update:
 def claim_ready(
     connection: Connection, scope: WorkScope, limit: int, left_out: Set[str], after: Position | None
 ) -> tuple[list[Row[Any]], Position | None, bool]:
-    """Lock up to `limit` ready works, most urgent first. Also returns where the walk ended, and whether no more are left."""
+    """Lock up to `limit` ready works, most urgent first. Also returns where the scan ended, and whether no more are left."""
     window = WINDOW if left_out else limit
     streams = [_keys(connection, part, after, window) for part in ranges(scope)]
     keys = iter(streams[0]) if len(streams) == 1 else heapq.merge(*streams, key=lambda key: (-key[0], key[1]))
@@ -108,14 +134,14 @@ def claim_ready(
                     break
         else:
             return rows + _locked(connection, chosen), position, walked < MOST_WALKED
-        rows += _locked(connection, chosen)  # without works that another process is claiming; then the walk goes on
+        rows += _locked(connection, chosen)  # skips works that another process is claiming; then the scan continues
     return rows, position, False
 
 
 def _keys(
     connection: Connection, part: Range, after: Position | None, window: int
 ) -> Iterator[tuple[int, str, str | None]]:
-    """(priority, work, group) of the ready works of a range in their order, from an index alone."""
+    """(priority, work, group) of the ready works of a range in claim order, read from the index alone."""
     while True:
         page: list[tuple[int, str, str | None]] = []
         for behind in _behind(after):
@@ -130,12 +156,12 @@ def _keys(
 
 def ready_keys(part: Range, behind: ColumnElement[bool] | None = None) -> Select[Any]:
     columns = (queue.c.priority, queue.c.work_id, queue.c.next_group)
-    found = select(*columns).where(READY, part.condition, true() if behind is None else behind)
+    found = select(*columns).where(part.ready, part.condition, true() if behind is None else behind)
     return found.order_by(*part.lead, queue.c.priority.desc(), queue.c.work_id)
 
 
 def _behind(position: Position | None) -> list[ColumnElement[bool]]:
-    """The conditions of two queries, one after the other: each can start at its first row in the index."""
+    """The conditions of two consecutive queries, each of which can seek to its first row in the index."""
     if position is None:
         return [true()]
     priority, work_id = position
@@ -145,28 +171,30 @@ def _behind(position: Position | None) -> list[ColumnElement[bool]]:
 def _locked(connection: Connection, work_ids: Sequence[str]) -> list[Row[Any]]:
     if not work_ids:
         return []
-    found = select(queue).where(READY, queue.c.work_id.in_(work_ids)).with_for_update(skip_locked=True)
+    found = select(queue).where(_IS_READY, queue.c.work_id.in_(work_ids)).with_for_update(skip_locked=True)
     by_id = {row.work_id: row for row in connection.execute(found)}
     return [by_id[work_id] for work_id in work_ids if work_id in by_id]
 
 
-def to_wake(now: float, claimer: str) -> list[Select[Any]]:
-    """The works that have waited long enough, and those whose lease ended. Not the claimer's own: they ended only because a clock
-    was set or the process was suspended, and it renews them."""
+def to_wake(now: float, claimer: str, scope: WorkScope = ALL_WORKS) -> list[Select[Any]]:
+    """Items of the scope's kind whose wait is over, or whose lease has expired. Leases of the claimer itself are left out: they
+    expire only if a clock was set or the process was suspended, and the claimer renews them."""
+    parts = ranges(scope) if scope.lanes else [Range(true())]
     waited = [
         select(queue.c.work_id)
-        .where(WAITING, queue.c.state == state, queue.c.not_before <= now)
+        .where(part.waiting, part.condition, queue.c.state == state, queue.c.not_before <= now)
         .order_by(queue.c.not_before)
         for state in _WAITING_STATES
+        for part in parts
     ]
-    ended = (LEASED, queue.c.lease_until < now, queue.c.lease_owner != claimer)
+    ended = (LEASED, queue.c.lease_until < now, queue.c.lease_owner != claimer, queue.c.kind == str(scope.kind))
     left = select(queue.c.work_id).where(*ended).order_by(queue.c.lease_until)
     return [*waited, left]
 
 
-def wake(connection: Connection, now: float, claimer: str) -> None:
+def wake(connection: Connection, now: float, claimer: str, scope: WorkScope) -> None:
     """Make the works of `to_wake` ready."""
-    for due in to_wake(now, claimer):
+    for due in to_wake(now, claimer, scope):
         # skip_locked: works that another process is waking are not woken again after it has claimed them
         portion = due.limit(WAKE_AT_ONCE).with_for_update(skip_locked=True)
         if woken := connection.execute(portion).scalars().all():
@@ -176,7 +204,9 @@ def wake(connection: Connection, now: float, claimer: str) -> None:
 def something_is_due(connection: Connection, scope: WorkScope, now: float, claimer: str) -> bool:
     """Whether a claim would find a ready work of the scope, or have any to wake. Writes nothing."""
     ready = [ready_keys(part) for part in ranges(scope)]
-    return any(connection.execute(each.limit(1)).first() is not None for each in (*ready, *to_wake(now, claimer)))
+    return any(
+        connection.execute(each.limit(1)).first() is not None for each in (*ready, *to_wake(now, claimer, scope))
+    )
 
 
 def outlook(connection: Connection, scope: WorkScope, now: float) -> Outlook:
@@ -193,7 +223,7 @@ def outlook(connection: Connection, scope: WorkScope, now: float) -> Outlook:
 
 def first_waiting(part: Range, state: str, after: float = 0.0) -> Select[Any]:
     """When the first work of a range comes due that waits in this state."""
-    waits = (WAITING, part.condition, queue.c.state == state, queue.c.not_before > after)
+    waits = (part.waiting, part.condition, queue.c.state == state, queue.c.not_before > after)
     return select(queue.c.not_before).where(*waits).order_by(*part.lead, queue.c.not_before).limit(1)
 
 

@@ -1,4 +1,4 @@
-"""Which files the catalog names, and a lock while no process can name another one, so that unnamed files can be removed."""
+"""Which files the catalog names, and a lock that keeps processes from naming more, so that unnamed files can be removed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from sqlalchemy import Connection, or_, select, text
 from sqlalchemy import func as sql
 
 from resources.catalog.claims import lease_owners
+from resources.catalog.codec import from_json
 from resources.catalog.database import Database
-from resources.catalog.rows import from_json
 from resources.catalog.schema import artifacts, catalog_entries, meta, queue
 
 _PAGE = 1_000
 
 
 class NamesMark(NamedTuple):
-    """How far the names were read: rows that are added later have a higher number."""
+    """A position in the tables that name files: rows added later have higher numbers."""
 
     artifact: int = 0
     revision: int = 0
 
 
 class Alone(NamedTuple):
-    """`busy`: the processes that hold works all the same; `named_since`: the files that were named after a mark."""
+    """The state while the lock is held. `busy`: processes that hold works; `named_since`: the files named after a mark."""
 
     busy: set[str]
     named_since: Callable[[NamesMark], set[str]]
@@ -39,8 +39,8 @@ class Names(Database):
         return NamesMark(artifact, revision)
 
     def named_files(self) -> Iterator[str]:
-        """The path of every file that a row names, some more than once, and of pages that are kept for a work whose search still
-        waits. Rows are read a page at a time."""
+        """The path of every file that a row names, some more than once, including HTML pages kept for parked works. Reads a page
+        of rows at a time."""
         with self._read(slow=True) as connection:
             yield from _paths(connection, NamesMark())
             kept = select(queue.c.progress).where(queue.c.progress.like('%"html":{%'))
@@ -56,13 +56,13 @@ class Names(Database):
             )
 
     def files_aside(self) -> list[str]:
-        """Damaged files that were set aside, of works that have no other file by now."""
+        """Damaged files that were set aside, of works that have no replacement yet."""
         noted = select(queue.c.progress).where(queue.c.progress.like('%"aside":{"%'))
         return [path for row in self._rows(noted) for path in from_json(row["progress"])["aside"]]
 
     @contextmanager
     def alone(self) -> Iterator[Alone]:
-        """Keep all other processes from claiming or settling works, and so from naming files. Keep it short: they wait."""
+        """Keep other processes from claiming or finishing works, and so from naming files. They wait, so keep the block short."""
         with self._write() as connection:
             if not self._in_file:
                 connection.execute(text("LOCK TABLE queue IN SHARE MODE"))
@@ -70,15 +70,15 @@ class Names(Database):
 
 
 def _kept_page(progress: str | None) -> list[str]:
-    """The path of the page that is kept in a work's stored progress, if there is one."""
+    """The path of the HTML page in a work's stored progress, if there is one."""
     html = (from_json(progress) or {}).get("html")
     return [html["path"]] if html else []
 
 
 def _paths(connection: Connection, mark: NamesMark, work_id: str | None = None) -> Iterator[str]:
-    """The paths in rows that came after the mark, of one work or of all. A row of `artifacts` that a later file of its work has
-    superseded does not count, unless its file is named by its hash. Pages that are kept for a waiting work were stored by the
-    process that parked it, and are as young as that."""
+    """The paths in rows after the mark, of one work or of all. A row of `artifacts` that a later file of the work has superseded
+    does not count, unless the file is named by its hash. Pages kept for parked works are not in these rows: a page stored
+    after the mark is too recent to be listed as an orphan."""
     c, pages = catalog_entries.c, {"yield_per": _PAGE}
     current = or_(c.path.is_(None), artifacts.c.path.startswith("cas/", autoescape=True))
     stored = select(artifacts.c.path).outerjoin(catalog_entries, c.work_id == artifacts.c.work_id)

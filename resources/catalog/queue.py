@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case,
 
 from resources.catalog import claims
 from resources.catalog.claims import AGAIN, HELD, Outlook, Position, in_scope, ranges, ready_keys, works, year_is
+from resources.catalog.codec import from_json, to_json
 from resources.catalog.database import (
     Database,
     insert_missing,
@@ -32,15 +33,14 @@ from resources.catalog.rows import (
     ParkedGroup,
     QueueCounts,
     QueueItem,
-    from_json,
-    to_json,
 )
-from resources.catalog.schema import LEASED, READY, WAITING, catalog_entries, queue, run_works, runs
+from resources.catalog.schema import LEASED, READY, WAITING, WORKS, catalog_entries, queue, run_works, runs
 from resources.records import Ending, Reason
-from resources.scope import ALL_WORKS, WorkScope, Years
+from resources.scope import ALL_WORKS, ItemKind, WorkScope, Years
 
 MOST_COUNTED = 10_000  # due works of a year
 _SUCCESSES = frozenset(reason for reason in Reason if reason.ending is Ending.SUCCESS)
+_WORKS = queue.c.kind == str(ItemKind.WORK)
 _AFRESH: dict[str, Any] = {"progress": None, "tries": 0}
 
 _PLANS = select(queue.c.work_id, queue.c.plan_hash)
@@ -108,7 +108,7 @@ class Queue(Database):
 
     def records_of_year(self, year: int) -> Iterator[tuple[dict[str, Any], str]]:
         """The stored record and the plan hash of each work of a year, a page at a time, in any order. 0: unknown."""
-        found = select(queue.c.record, queue.c.plan_hash).where(year_is(queue.c.year, year))
+        found = select(queue.c.record, queue.c.plan_hash).where(_WORKS, year_is(queue.c.year, year))
         with self._read(slow=True) as connection:
             for record, plan_hash in connection.execute(found, execution_options={"yield_per": 1_000}):
                 yield from_json(record), plan_hash
@@ -135,7 +135,7 @@ class Queue(Database):
                 return Claimed([], after, True)
         with self._write() as connection:
             now = now_of(connection)
-            claims.wake(connection, now, owner)
+            claims.wake(connection, now, owner, scope)
             rows, up_to, is_end = claims.claim_ready(connection, scope, limit, left_out, after)
             if rows:
                 leased = {"state": "leased", "lease_owner": owner, "lease_until": now + lease_s, "updated_at": now}
@@ -184,7 +184,7 @@ class Queue(Database):
         parked, retry = (and_(queue.c.state == state, later) for state in ("queued", "retry"))
         counted = (parked, held, retry, queue.c.state == "done")
         sums = [func.coalesce(func.sum(case((condition, 1), else_=0)), 0) for condition in counted]
-        found = select(func.count(), *sums).select_from(queue).where(*in_scope(queue, year, run_id))
+        found = select(func.count(), *sums).select_from(queue).where(WORKS, *in_scope(queue, year, run_id))
         total, *others = (int(number) for number in connection.execute(found).one())
         return QueueCounts(total, total - sum(others), *others)
 
@@ -220,12 +220,12 @@ class Queue(Database):
         columns = (queue.c.next_group, func.count(), func.min(until), func.max(until), queue.c.wait_reason)
         later = (queue.c.state == "queued", until > now_of(connection), *in_scope(queue, year, run_id))
         order = (func.count().desc(), queue.c.next_group.nulls_first(), queue.c.wait_reason)
-        found = select(*columns).where(WAITING, *later).group_by(*waiting).order_by(*order)
+        found = select(*columns).where(WAITING[ItemKind.WORK], *later).group_by(*waiting).order_by(*order)
         return [ParkedGroup(*row) for row in connection.execute(found)]
 
     def has_more_works(self, than: int) -> bool:
         """Whether more works than that are known; no more of them are counted."""
-        return self._has_more(select(queue.c.work_id), than)
+        return self._has_more(select(queue.c.work_id).where(_WORKS), than)
 
     def queued(self, work_id: str) -> list[QueueItem]:
         """The work with that id, if there is one."""
@@ -233,7 +233,7 @@ class Queue(Database):
 
     def queued_like(self, pieces: Iterable[str], limit: int = 1_000) -> list[QueueItem]:
         """Works whose record contains all of these, ignoring the case of ASCII letters, by id. Reads every work."""
-        return self._queued([queue.c.record.icontains(piece, autoescape=True) for piece in pieces], limit)
+        return self._queued([_WORKS, *(queue.c.record.icontains(piece, autoescape=True) for piece in pieces)], limit)
 
     def _queued(self, conditions: list[ColumnElement[bool]], limit: int) -> list[QueueItem]:
         statement = select(queue).where(*conditions).order_by(queue.c.work_id).limit(limit)
@@ -267,7 +267,7 @@ def _ready_years(connection: Connection) -> Iterator[int | None]:
         yield None
     year: int | None = -(2**31)
     while year is not None:
-        later = select(queue.c.year).where(READY, queue.c.year > year).order_by(queue.c.year).limit(1)
+        later = select(queue.c.year).where(READY[ItemKind.WORK], queue.c.year > year).order_by(queue.c.year).limit(1)
         if (year := connection.scalar(later)) is not None:
             yield year
 
@@ -275,10 +275,12 @@ def _ready_years(connection: Connection) -> Iterator[int | None]:
 def _came_due(now: float) -> list[Select[Any]]:
     """Queries for (year, since when) of works that a claim would wake."""
     waited = [
-        select(queue.c.year, queue.c.not_before).where(WAITING, queue.c.state == state, queue.c.not_before <= now)
+        select(queue.c.year, queue.c.not_before).where(
+            WAITING[ItemKind.WORK], queue.c.state == state, queue.c.not_before <= now
+        )
         for state in ("queued", "retry")
     ]
-    return [*waited, select(queue.c.year, queue.c.lease_until).where(LEASED, queue.c.lease_until < now)]
+    return [*waited, select(queue.c.year, queue.c.lease_until).where(LEASED, _WORKS, queue.c.lease_until < now)]
 
 
 def _lock_works_of(connection: Connection, owner: str) -> list[str]:
@@ -323,4 +325,5 @@ def _ended_without_success(connection: Connection, work_ids: list[str]) -> list[
 
 
 def _planned(item: NewItem) -> dict[str, Any]:
-    return {"record": to_json(item.record), "plan_hash": item.plan_hash, "next_group": item.next_group}
+    record = item.record if isinstance(item.record, str) else to_json(item.record)
+    return {"record": record, "plan_hash": item.plan_hash, "next_group": item.next_group}

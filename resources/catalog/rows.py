@@ -5,19 +5,17 @@ Attempts and outcomes are those of `resources.records`; nothing here touches the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-import orjson
-
+from resources.catalog.codec import Codec, from_json
 from resources.clock import utc
 from resources.http.canonical import canonical_url
 from resources.http.redact import redact_url
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason
-from resources.tables import ARTIFACTS, ATTEMPTS, OUTCOMES, Into, Table, Type
+from resources.tables import ARTIFACTS, ATTEMPTS, OUTCOMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class NewItem:
     work_id: str
     year: int | None
     priority: int
-    record: Mapping[str, Any]
+    record: Mapping[str, Any] | str  # or its JSON
     plan_hash: str
     next_group: str | None = None
 
@@ -70,6 +68,16 @@ class QueueCounts(NamedTuple):
     leased: int
     retry: int
     done: int
+
+    @property
+    def waiting(self) -> int:
+        """Unfinished works that come due later: parked, or to be tried again."""
+        return self.parked + self.retry
+
+    @property
+    def to_do(self) -> int:
+        """Unfinished works that do not wait: due now, or in progress."""
+        return self.queued_due + self.leased
 
 
 class Claimed(NamedTuple):
@@ -115,6 +123,7 @@ class Finished:
     claimed_plan_hash: str | None = None  # the plan that the queue had when the work was claimed, where it was another
     made: Sequence[str] = ()  # names of files that this process has made for it; not for the catalog
     superseded: Sequence[str] = ()  # files that are not needed any more when this is recorded; not for the catalog
+    result: Mapping[str, Any] | None = None  # of an ingest item: columns of `ingest_file_result`; it has no outcome row
     lost_file: bool = False  # the file that the catalog names is lost, so that its success does not outlive a failure
 
 
@@ -286,57 +295,8 @@ class SetAside(NamedTuple):
     reason: str
 
 
-def to_json(value: object) -> str:
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-
-
-def from_json(text: str | None) -> Any:
-    return None if text is None else orjson.loads(text)
-
-
-class _Codec:
-    """Turns the values of a declared table into what the catalog stores, and back."""
-
-    def __init__(self, table: Table) -> None:
-        columns = [c for c in table.columns_in(Into.CATALOG) if c.name != "id"]  # the database numbers rows
-        self.names = tuple(column.name for column in columns)
-        self._empty_for_none = [column.name for column in columns if column.empty_for_none]
-        self._encoders = [
-            (c.name, str if c.tokens else _ENCODERS[c.type]) for c in columns if c.tokens or c.type in _ENCODERS
-        ]
-        self._decoders = [(c.name, c.tokens or _DECODERS[c.type]) for c in columns if c.tokens or c.type in _DECODERS]
-
-    def encode(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        get = values.get
-        row = {name: get(name) for name in self.names}
-        for name, encode in self._encoders:
-            if row[name] is not None:
-                row[name] = encode(row[name])
-        for name in self._empty_for_none:
-            row[name] = row[name] or ""
-        return row
-
-    def decode(self, row: Mapping[Any, Any]) -> dict[str, Any]:
-        values = dict(row)
-        for name, decode in self._decoders:
-            if values[name] is not None:
-                values[name] = decode(values[name])
-        return values | {name: values[name] or None for name in self._empty_for_none}
-
-
-_ENCODERS: Mapping[Type, Callable[[Any], Any]] = {
-    Type.TIME: lambda moment: moment.timestamp() if isinstance(moment, datetime) else moment,
-    Type.FLAG: int,
-    Type.TEXTS: to_json,
-    Type.JSON: to_json,
-}
-_DECODERS: Mapping[Type, Callable[[Any], Any]] = {
-    Type.FLAG: bool,
-    Type.TEXTS: lambda text: tuple(from_json(text)),
-    Type.JSON: from_json,
-}
 ARTIFACT_KEY = ("work_id", "url", "sha256")
-_ATTEMPT, _ENTRY, _ARTIFACT = _Codec(ATTEMPTS), _Codec(OUTCOMES), _Codec(ARTIFACTS)
+_ATTEMPT, _ENTRY, _ARTIFACT = Codec(ATTEMPTS), Codec(OUTCOMES), Codec(ARTIFACTS)
 ATTEMPT_COLUMNS, ENTRY_COLUMNS, ARTIFACT_COLUMNS = _ATTEMPT.names, _ENTRY.names, _ARTIFACT.names
 _FIELDS = {
     kind: tuple(f.name for f in fields(kind)) for kind in (AttemptRecord, DownloadOutcome, Finished, Entry, QueueItem)
@@ -358,7 +318,7 @@ def attempt_to_row(record: AttemptRecord) -> dict[str, Any]:
 def entry_of(finished: Finished, finished_at: float, revision: int) -> Entry:
     """The outcome of a work as the catalog has it."""
     outcome = finished.outcome
-    values = {**values_of(outcome), **values_of(finished), "meta": _redacted(outcome.meta)}
+    values = {**values_of(outcome), **values_of(finished), "meta": redacted(outcome.meta)}
     values |= {"bytes": outcome.content_length, "url": redact_url(outcome.url) if outcome.url else None}
     return Entry(*_take_entry({**values, "finished_at": finished_at, "revision": revision}))
 
@@ -398,10 +358,10 @@ def _artifact_row(finished: Finished, file: DownloadOutcome, stored_at: float) -
     return {**row, "url": canonical_url(row["url"])}
 
 
-def _redacted(value: Any) -> Any:
+def redacted(value: Any) -> Any:
     """`value` with every text in it, however deep, freed of credentials."""
     if isinstance(value, str):
         return redact_url(value)
     if isinstance(value, Mapping):
-        return {key: _redacted(inner) for key, inner in value.items()}
-    return [_redacted(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {key: redacted(inner) for key, inner in value.items()}
+    return [redacted(inner) for inner in value] if isinstance(value, (list, tuple)) else value

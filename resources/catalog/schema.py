@@ -14,7 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-from resources.tables import ARTIFACTS, ATTEMPTS, OUTCOMES, Into, Table, Type
+from resources.scope import ItemKind
+from resources.tables import ARTIFACTS, ATTEMPTS, INGEST_REQUESTS, INGEST_RESULTS, OUTCOMES, Into, Table, Type
 
 metadata = sa.MetaData()
 # in the order of SQLite, whatever the server's language
@@ -25,8 +26,9 @@ Big = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 # A work that is not done meets exactly one of these conditions. They are literal SQL because a partial index is only used by a
 # query that repeats its condition word for word. A work that has waited long enough is first made READY, then claimed, so
 # that a claim never walks over works that still wait, however many there are.
-READY = sa.text("state = 'queued' AND not_before = 0")
-WAITING = sa.text("state IN ('queued', 'retry') AND not_before > 0")
+# Works and ingest items have indexes of their own, so that neither is walked over for the other.
+READY = {kind: sa.text(f"kind = '{kind}' AND state = 'queued' AND not_before = 0") for kind in ItemKind}
+WAITING = {kind: sa.text(f"kind = '{kind}' AND state IN ('queued', 'retry') AND not_before > 0") for kind in ItemKind}
 LEASED = sa.text("state = 'leased'")
 
 _SQL_TYPES: Mapping[Type, Any] = {
@@ -66,6 +68,7 @@ queue = sa.Table(
     sa.Column("wait_reason", Text),
     sa.Column("updated_at", sa.Float, nullable=False),
     sa.Column("run_id", Text),  # the last run that queued it or took it over; all runs that wanted it are in run_works
+    sa.Column("kind", Text, nullable=False, server_default=sa.text("'work'")),  # see ItemKind
 )
 
 
@@ -73,14 +76,18 @@ def _partial(name: str, where: sa.TextClause, *columns: sa.ColumnElement[Any]) -
     sa.Index(name, *columns, sqlite_where=where, postgresql_where=where)
 
 
-_partial("queue_ready", READY, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
-_partial("queue_ready_year", READY, queue.c.year, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
-_partial("queue_ready_run", READY, queue.c.run_id, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
-_partial("queue_waiting", WAITING, queue.c.state, queue.c.not_before, queue.c.year)
-_partial("queue_waiting_year", WAITING, queue.c.year, queue.c.state, queue.c.not_before)
-_partial("queue_waiting_run", WAITING, queue.c.run_id, queue.c.state, queue.c.not_before)
+_READY, _WAITING = READY[ItemKind.WORK], WAITING[ItemKind.WORK]
+_partial("queue_ready", _READY, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
+_partial("queue_ready_year", _READY, queue.c.year, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
+_partial("queue_ready_run", _READY, queue.c.run_id, queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
+_partial("queue_waiting", _WAITING, queue.c.state, queue.c.not_before, queue.c.year)
+_partial("queue_waiting_year", _WAITING, queue.c.year, queue.c.state, queue.c.not_before)
+_partial("queue_waiting_run", _WAITING, queue.c.run_id, queue.c.state, queue.c.not_before)
+_partial("ingest_ready", READY[ItemKind.INGEST], queue.c.priority.desc(), queue.c.work_id, queue.c.next_group)
+_partial("ingest_waiting", WAITING[ItemKind.INGEST], queue.c.priority, queue.c.state, queue.c.not_before)
 _partial("queue_leased", LEASED, queue.c.lease_until, queue.c.lease_owner, queue.c.year)
-sa.Index("queue_counts", queue.c.year, queue.c.state, queue.c.not_before, queue.c.lease_until)
+WORKS = sa.text(f"kind = '{ItemKind.WORK}'")
+_partial("queue_counts", WORKS, queue.c.year, queue.c.state, queue.c.not_before, queue.c.lease_until)
 
 runs = sa.Table(
     "runs",
@@ -179,4 +186,15 @@ set_aside = sa.Table(
     sa.Column("item", Text, nullable=False),
     sa.Column("reason", Text, nullable=False),
     sa.Column("ts", sa.Float, nullable=False),
+)
+
+ingest_request = table(INGEST_REQUESTS, sa.Index("ingest_request_created", "ingest_request_source", "created"))
+
+ingest_file_result = table(
+    INGEST_RESULTS,
+    # a hash: PostgreSQL's ordered indexes do not take URLs of any length
+    sa.Index("ingest_result_terminal_url", "terminal_url", postgresql_using="hash"),
+    sa.Index("ingest_result_sha1", "terminal_sha1hex"),
+    sa.Index("ingest_result_status", "status", "updated"),
+    sa.Index("ingest_result_item", "item_id"),
 )

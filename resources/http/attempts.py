@@ -1,4 +1,4 @@
-"""Turns what the exchange did into AttemptRecords. Knows whose attempts they are; leaves keeping them to the recorder."""
+"""Turn the steps of an exchange into AttemptRecords. The recorder stores them."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from resources.http.messages import BodySink, ResponseHead, Unfinished
 from resources.http.watchdog import Watched
 from resources.http.wire_errors import translate_wire_errors
 
-_MANY_CHUNKS = 100_000  # from then on,
-_LEAST_CHUNK = 16  # they have so many bytes on average
+_MANY_CHUNKS = 100_000  # a body with more chunks than this is refused
+_LEAST_CHUNK = 16  # if they have fewer bytes than this on average
 
 
 class Body:

@@ -1,9 +1,9 @@
 """The cache of answers of APIs and of landing pages, private to its user, by the rules of RFC 9111, which hishel decides.
 
-It is asked before anything is sent and told every answer afterwards; it sends nothing itself. Whether a landing page is worth
-keeping is decided above, by whoever reads it: a wall or a page without links may be another one the next time. What is kept
+The client looks an answer up before it sends a request and stores the answer afterwards. Whether a landing page is worth
+storing is decided by the caller that reads it: a wall or a page without links may be different the next time. What is kept
 holds no credentials: neither the URL nor request headers but those that Vary names, no header that could carry a key, and no
-answer that repeats one. A cache that cannot be used is one that knows nothing. Files never come here.
+answer that repeats one. While the store is unavailable, every lookup is a miss. Files are never cached.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import re
 import time
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import hishel
@@ -33,6 +33,8 @@ from resources.http.settings import CacheTtlSettings, HttpSettings
 from resources.mounts import refuse_network_filesystem
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _OPTIONS = hishel.CacheOptions(shared=False, supported_methods=["GET"], allow_stale=False)
 _GONE = frozenset({404, 410})
@@ -90,13 +92,7 @@ class HttpCache:
         self._store.close()
 
     def visit(
-        self,
-        request: Request,
-        url: str,
-        headers: Mapping[str, str],
-        secrets: Mapping[str, str],
-        *,
-        fresh: bool = False,
+        self, request: Request, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], *, fresh: bool = False
     ) -> Visit | None:
         """What is known about `url`; None for what the cache has nothing to do with. `secrets` are the parameters and headers
         that the host is shown besides; only that they are there makes a difference. `fresh`: the host is to be asked as if
@@ -106,7 +102,8 @@ class HttpCache:
         asked = hishel.Request("GET", url, hishel.Headers(dict(headers)))
         key = _digest(f"{_FORM} {request.role}", url, headers.get("Accept", ""), *sorted(secrets))
         entries, bodies = [], {}
-        for variant, packed in ({} if fresh else self._read(key)).items():
+        stored = None if fresh else self._if_usable(lambda: self._store.read(key))
+        for variant, packed in (stored or {}).items():
             with suppress(ValueError, zlib.error):  # of another version, or damaged: as if it was not there
                 entry, body = _unpacked(variant, packed, url)
                 entries.append(entry)
@@ -160,24 +157,18 @@ class HttpCache:
         meta = orjson.dumps([status, dict(chosen), dict(headers)])
         packed = zlib.compress(meta + b"\n" + body, 1)
         variant = _digest(*(f"{name}: {value}" for name, value in chosen))[:32]
-        if time.monotonic() >= self._rests_until:
-            try:
-                self._store.write(visit.key, variant, packed)
-            except CacheUnavailable as error:
-                self._rest(error)
+        self._if_usable(lambda: self._store.write(visit.key, variant, packed))
 
-    def _read(self, key: str) -> dict[str, bytes]:
+    def _if_usable(self, use: Callable[[], T]) -> T | None:
+        """Use the store; None, and no further try for a while, when it is unavailable."""
         if time.monotonic() < self._rests_until:
-            return {}
+            return None
         try:
-            return self._store.read(key)
+            return use()
         except CacheUnavailable as error:
-            self._rest(error)
-            return {}
-
-    def _rest(self, error: CacheUnavailable) -> None:
-        self._rests_until = time.monotonic() + _REST_S
-        log.warning("the HTTP cache cannot be used (%s); it is left alone for %.0f s", error, _REST_S)
+            self._rests_until = time.monotonic() + _REST_S
+            log.warning("the HTTP cache cannot be used (%s); it is left alone for %.0f s", error, _REST_S)
+            return None
 
 
 def _cacheable(request: Request, url: str) -> bool:
@@ -199,7 +190,7 @@ def _may_keep(visit: Visit, head: ResponseHead, body: bytes) -> bool:
 
 
 def _repeats(secrets: tuple[str, ...], headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether the host says again what it was shown in confidence."""
+    """Whether the answer repeats a secret that the request had."""
     shown = "\n".join(_clean(headers).values()).encode("utf-8", "replace")
     told = {form.encode() for s in secrets if len(s) >= _LEAST_SECRET for form in (s, quote(s, safe=""))}
     return any(secret in shown or secret in body for secret in told)

@@ -34,6 +34,7 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS entries (
   key TEXT NOT NULL, variant TEXT NOT NULL, entry BLOB NOT NULL, used_at REAL NOT NULL, PRIMARY KEY (key, variant))
 """
+_INDEX = "CREATE INDEX IF NOT EXISTS entries_used ON entries (used_at)"
 
 
 class CacheUnavailable(ExplainedError):
@@ -114,12 +115,10 @@ class SqliteStore:
                 self._inode = os.fstat(descriptor).st_ino
             finally:
                 os.close(descriptor)
-            self._connection = sqlite3.connect(
-                self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-            )
-            for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", _TABLE):
+            options: dict[str, Any] = {"timeout": _BUSY_S, "isolation_level": None, "check_same_thread": False}
+            self._connection = sqlite3.connect(self._path, **options)
+            for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", _TABLE, _INDEX):
                 self._connection.execute(statement)
-            self._connection.execute("CREATE INDEX IF NOT EXISTS entries_used ON entries (used_at)")
         return self._connection
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
@@ -144,10 +143,8 @@ class RedisStore:
     """One hash per key. The server's `maxmemory` bounds the size; an entry that is not written again expires after a month."""
 
     def __init__(self, url: str, prefix: str = "docstokg:http-cache:") -> None:
-        self._client = redis.Redis.from_url(
-            url, socket_timeout=_REDIS_TIMEOUT_S, socket_connect_timeout=_REDIS_TIMEOUT_S
-        )
-        self._prefix = prefix
+        seconds, self._prefix = _REDIS_TIMEOUT_S, prefix
+        self._client = redis.Redis.from_url(url, socket_timeout=seconds, socket_connect_timeout=seconds)
 
     def read(self, key: str) -> dict[str, bytes]:
         with translate_errors(_ERRORS, _unavailable):

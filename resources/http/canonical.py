@@ -18,12 +18,16 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REMEMBERED = 2_048  # the same few URLs are asked about a dozen times while a request is under way
 _SAFE_PATH = "/:@!$&'()*+,;=~-._"
 _PLAIN = re.compile(r"https?://((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]+)(?:/[A-Za-z0-9/:@!$&'()*+,;=~._-]*)?")
+_ESCAPE_CODE = re.compile(r"%[0-9a-fA-F]{2}")
+_ESCAPE = re.compile(r"%[0-9a-fA-F]{2}|%|[^%]+")
+_UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 _SAFE_QUERY = "/:@!$'()*,;~-._?=+"
 _KEEPS_NONE = {
     safe: str.maketrans("", "", string.ascii_letters + string.digits + safe) for safe in (_SAFE_PATH, _SAFE_QUERY)
 }
 
 
+@lru_cache(_REMEMBERED)
 def plain_host(url: str) -> str | None:
     """The host of a URL in which nothing is unusual: lower case, no port, escape, query or fragment. Most are so, and taking
     the others apart costs thirty times as much."""
@@ -80,18 +84,12 @@ def _normal_escapes(text: str, safe: str) -> str:
     """One spelling for each escape: what needs none is bare, the rest in upper-case hex. Escaped delimiters stay escaped."""
     if "%" not in text and text.isascii() and not text.translate(_KEEPS_NONE[safe]):
         return text  # nearly all
-    pieces = []
-    for index, piece in enumerate(text.split("%")):
-        if index == 0:
-            pieces.append(_quoted(piece, safe))
-        elif len(piece) >= 2 and all(c in "0123456789abcdefABCDEF" for c in piece[:2]):
-            character = chr(int(piece[:2], 16))
-            bare = character.isascii() and (character.isalnum() or character in "-._~")
-            pieces.append((character if bare else f"%{piece[:2].upper()}") + _quoted(piece[2:], safe))
-        else:
-            pieces.append("%25" + _quoted(piece, safe))
-    return "".join(pieces)
+    return _ESCAPE.sub(lambda found: _normal_escape(found[0], safe), text)
 
 
-def _quoted(text: str, safe: str) -> str:
-    return quote(text, safe=safe, errors="replace")
+def _normal_escape(text: str, safe: str) -> str:
+    """One escape, or the text between two of them."""
+    if not _ESCAPE_CODE.fullmatch(text):
+        return quote(text, safe=safe, errors="replace")
+    character = chr(int(text[1:], 16))
+    return character if character in _UNRESERVED else text.upper()

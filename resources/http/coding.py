@@ -1,4 +1,4 @@
-"""Undoes content codings piece by piece, and says when a coded body ended early, which the HTTP libraries do not notice.
+"""Decode content codings piece by piece, and report a coded body that ended early, which the HTTP libraries do not notice.
 
 Pieces are small, so that whoever takes them can stop a body that unfolds without end. A body that unfolds to nothing gives no
 piece to stop at: every coding may take in only so much more than it gives out, and `check`, which raises when the request is

@@ -1,7 +1,7 @@
-"""The cookies with which hosts admit us, kept for a while, so that a cookie wall is passed once and not for every paper.
+"""Remember the cookies of each origin for a while, so that a cookie wall is passed once and not for every paper.
 
-As in a browser, but for a short time, in the memory of one process, for pages and files only: an API needs none, and its answer
-to a client with a cookie is for that client alone. A jar that is kept here does not change any more.
+Cookies are kept in the memory of one process, for pages and files only: an API needs none, and its answer to a client with a
+cookie is for that client alone. A stored jar is never changed, only replaced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def jar_text(jar: Jar) -> str:
 
 
 class CookieStore:
-    """Thread-safe. A jar expires so many seconds after the host first set it, however often it is sent."""
+    """Thread-safe. A jar expires a fixed time after the host first set it, however often it is sent."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

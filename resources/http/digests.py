@@ -1,5 +1,5 @@
-"""What a server says of the bytes that it sends: Content-MD5 (RFC 1864), Digest (RFC 3230), Repr- and Content-Digest (RFC 9530).
-Reads headers only; whoever takes the body compares.
+"""Parse the digests in response headers: Content-MD5 (RFC 1864), Digest (RFC 3230), Repr- and Content-Digest (RFC 9530).
+The sink that receives the body compares them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _STATED = re.compile(r"([A-Za-z0-9-]{1,16})=:?([A-Za-z0-9+/]{4,100}={0,2}):?")
 
 
 def stated_digests(headers: Mapping[str, str]) -> dict[str, str]:
-    """hashlib's name of an algorithm → hexadecimal digest of the whole body. None of a coded body: there the digest is of the
-    bytes on the wire. What cannot be read, or is not as long as such a digest is, was not said."""
+    """hashlib's name of an algorithm → hexadecimal digest of the whole body. Empty for a coded body, where the digest is of the
+    bytes on the wire. Values that cannot be parsed or have the wrong length are ignored."""
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         return {}
     stated = [("md5", headers.get("content-md5", ""))]

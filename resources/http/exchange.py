@@ -2,20 +2,22 @@
 
 An exchange yields steps (`Send` this, `Pause` that long) and is sent the Reply, or None after a Pause and for a Send that did not
 leave because its host was closed meanwhile. It never waits, opens no connection and holds no thread. Its drivers are
-`HttpClient.request_with_retries`, which blocks, and the dispatcher, which does not. `exchanger.py` makes exchanges.
+`HttpClient.request_with_retries`, which blocks, and the dispatcher, which does not. `client.py` makes exchanges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resources.http.attempts import AttemptLog
-from resources.http.cookies import Jar
 from resources.http.messages import Request, Response, ResponseHead, Role, Unfinished
 from resources.http.settings import RetrySettings
 from resources.records import Reason
+
+if TYPE_CHECKING:
+    from resources.http.cookies import Jar
 
 
 @dataclass(frozen=True, slots=True)

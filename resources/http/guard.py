@@ -1,7 +1,7 @@
-"""Decides whether a URL may be asked at all: its scheme, its spelling, and addresses that are plainly not public.
+"""Refuse URLs that may not be requested: wrong scheme, invalid syntax, or an address that is not public.
 
-http:// is tried as https:// unless the host is on the allow-list. What a name resolves to is seen only when a connection is
-made: then the wire asks `refuse_private_peer`; behind a proxy the proxy is the only address that is dialled.
+http:// is upgraded to https:// unless the host is on the allow-list. The address that a name resolves to is known only when a
+connection is made: then the wire calls `refuse_private_peer`. Behind a proxy only the proxy is dialled.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _refuse_private(host: str, url: str, settings: HttpSettings) -> None:
     if ":" in host or _NUMERIC_HOST.fullmatch(host):
         public = _is_public(host)
     elif not _NAME.fullmatch(host):
-        raise SchemeRefused("the URL has no host name that could be asked", url=url)
+        raise SchemeRefused("the URL has no valid host name", url=url)
     else:
         public = "." in host and not host.endswith(_LOCAL_NAMES)
     if not public:

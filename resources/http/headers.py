@@ -40,18 +40,14 @@ def headers_cache_key(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]
 
 def request_headers(settings: HttpSettings, request: Request) -> dict[str, str]:
     """All but the secret ones. A RefusedError when the referer cannot be sent."""
-    accept = _ACCEPT[request.role]
-    if settings.accept is not None and request.role is not Role.METADATA:
-        accept = settings.accept
+    configured = settings.accept if request.role is not Role.METADATA else None
     headers = {
         "User-Agent": user_agent(settings, request.role),
-        "Accept": accept,
+        "Accept": _ACCEPT[request.role] if configured is None else configured,
         "Accept-Encoding": "identity" if request.sink is not None else "gzip, deflate",
     }
     if request.referer is not None:
-        # it comes from metadata or from another server, so it passes the same guard, and headers are ASCII
-        referer = without_credentials(
-            guarded_url(request.referer, settings)
-        )  # a key is for the page that it was given to
+        # It comes from metadata or another server, so it passes the same guard. A key is for the page that it was given to.
+        referer = without_credentials(guarded_url(request.referer, settings))
         headers["Referer"] = quote(referer, safe=_URL_CHARACTERS)
     return headers | dict(request.headers)

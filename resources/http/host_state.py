@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 _REREAD_S = 5.0
 PROBES_OUT_S = 1.0  # check again so much later whether a probe has ended
-_OTHERS_FIRST_S = (
-    3.0  # so much longer is a host left alone by a request that it has just failed: others may have better luck
-)
+_OTHERS_FIRST_S = 3.0  # so much longer a request leaves a host alone that has just failed it: others are tried first
 _LATELY_S = 60.0
 
 

@@ -35,8 +35,7 @@ class ResponseHead:
     @property
     def content_type(self) -> str | None:
         """The media type alone, in lower case."""
-        value = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return value or None
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower() or None
 
     @property
     def content_length(self) -> int | None:
@@ -143,12 +142,10 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """The last answer of an exchange, its body read: in `body`, or in what the sink made of it (`payload`)."""
+class Response(ResponseHead):
+    """The last answer of an exchange, its body read: in `body`, or in what the sink made of it (`payload`). `url` is where it
+    came from, after redirects."""
 
-    status: int
-    url: str  # where it came from, after redirects
-    headers: Mapping[str, str]
     body: bytes = b""
     payload: Any = None
     hops: tuple[str, ...] = ()  # URLs before `url`
@@ -160,10 +157,6 @@ class Response:
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300
-
-    @property
-    def content_type(self) -> str | None:
-        return ResponseHead(self.status, self.url, self.headers).content_type
 
     def json(self) -> Any:
         """The body as JSON; ValueError when it is not."""

@@ -13,26 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from resources.clock import Clock
+from resources.http import errors
 from resources.http.breaker import Phase
-from resources.http.errors import (
-    BROKEN_TRANSFERS,
-    BodyTooLarge,
-    BreakerOpen,
-    ChecksumMismatch,
-    ConnectionFailed,
-    ContentRefused,
-    DeadlineExceeded,
-    HostClosed,
-    HttpError,
-    KeptConnectionLost,
-)
+from resources.http.errors import HttpError
 from resources.http.exchange import Context, Pause, Reply, Send, Step, reason_of_status
 from resources.http.host_state import PROBES_OUT_S, HostStateCache
 from resources.http.messages import Request, Role, Unfinished, parse_http_date
 from resources.http.settings import RetrySettings
 from resources.records import Reason, Status
 
-RETRIED_ERRORS = (*BROKEN_TRANSFERS, ChecksumMismatch)
+RETRIED_ERRORS = (*errors.BROKEN_TRANSFERS, errors.ChecksumMismatch)
 _LONGEST_S = 366 * 86_400.0
 _BREAKER_STATUS = {
     Phase.OPEN: Status.BREAKER_OPEN,
@@ -129,7 +119,7 @@ class RetryLoop:
                     continue  # the host was closed while this waited for its turn
                 partial.update(result)
                 self._report(context, send, result)
-                if isinstance(result, KeptConnectionLost) and _is_idempotent(context.request) and not resent:
+                if isinstance(result, errors.KeptConnectionLost) and _is_idempotent(context.request) and not resent:
                     # sent once more over a new connection, with a permit and a token of its own
                     resent = True
                     _log_try(context, send, tries + 1, result, Again(0.0, result.reason))
@@ -154,11 +144,7 @@ class RetryLoop:
         status = head.status if head is not None else 0
         headers = head.headers if head is not None and status >= 400 else {}
         answer: int | HttpError = result if isinstance(result, HttpError) else status
-        if (
-            isinstance(result, Reply)
-            and request.final is not None
-            and request.final(status, result.head.headers, result.body)
-        ):
+        if isinstance(result, Reply) and request.final and request.final(status, result.head.headers, result.body):
             return Settled()  # it speaks of this request and not of the host
         decision = decide(context.retry, tries, answer, headers, self._rng, self._clock.wall())
         if isinstance(decision, Again) and not request.repeatable and answer != 429:
@@ -169,7 +155,7 @@ class RetryLoop:
         while (closed := self._closed(send, tried=tries > 0 and not context.patient)) is not None:
             assert closed.until is not None
             left = closed.until - self._clock.wall()
-            waits = context.patient or not isinstance(closed, BreakerOpen) or left <= PROBES_OUT_S
+            waits = context.patient or not isinstance(closed, errors.BreakerOpen) or left <= PROBES_OUT_S
             if not waits or left > context.retry.max_retry_after_s:
                 log, seconds = context.log, round(left, 3)
                 log.write(context.request, send.url, Status.SKIPPED, closed.reason, retry_after_s=seconds)
@@ -179,10 +165,10 @@ class RetryLoop:
     def _closed(self, send: Send, *, tried: bool) -> HttpError | None:
         """Why no request may go to the host now, and until when. `tried`: this one has just failed there."""
         if (until := self._hosts.closed_until(send.host)) is not None:
-            return HostClosed(f"{send.host} asked for no requests until later", url=send.url, until=until)
+            return errors.HostClosed(f"{send.host} asked for no requests until later", url=send.url, until=until)
         if (until := self._hosts.broken_until(send.host, tried=tried)) is not None:
             message = f"{send.host} failed repeatedly and is left alone"
-            return BreakerOpen(message, url=send.url, until=until, tried=tried)
+            return errors.BreakerOpen(message, url=send.url, until=until, tried=tried)
         return None
 
     def _report(self, context: Context, send: Send, result: Reply | HttpError) -> None:
@@ -196,7 +182,7 @@ class RetryLoop:
         until = self._clock.wall() + seconds
         self._hosts.close(send.host, until, str(Reason.RETRY_AFTER))
         _log_try(context, send, tries, result, Again(0.0, Reason.RETRY_AFTER, seconds), closing=True)
-        raise HostClosed(f"{send.host} asked for a pause of {seconds:.0f} s", url=send.url, until=until)
+        raise errors.HostClosed(f"{send.host} asked for a pause of {seconds:.0f} s", url=send.url, until=until)
 
 
 class _PartialBody:
@@ -236,11 +222,11 @@ def _host_failed(result: Reply | HttpError) -> bool | None:
     body, a kept connection that was closed or an error of our own making says nothing."""
     if isinstance(result, Reply):
         return result.head.status >= 500
-    if isinstance(result, KeptConnectionLost):
+    if isinstance(result, errors.KeptConnectionLost):
         return None
-    if isinstance(result, ConnectionFailed | DeadlineExceeded):
+    if isinstance(result, errors.ConnectionFailed | errors.DeadlineExceeded):
         return True
-    return False if isinstance(result, ContentRefused | BodyTooLarge) else None
+    return False if isinstance(result, errors.ContentRefused | errors.BodyTooLarge) else None
 
 
 def _log_try(
@@ -264,11 +250,8 @@ def _log_try(
         fields |= {"headers": head.headers, "http_status": head.status, "elapsed_ms": result.elapsed_ms}
         fields["bytes_written"] = result.bytes_read if payload is not None else None
         # a sink that hashed the body says which bytes these were
-        extra = {
-            "sleep_ms": result.waited_ms,
-            "went_on_at": result.went_on_at,
-            "sha256": getattr(payload, "sha256", None),
-        }
+        sha256 = getattr(payload, "sha256", None)
+        extra = {"sleep_ms": result.waited_ms, "went_on_at": result.went_on_at, "sha256": sha256}
         extra = {name: value for name, value in extra.items() if value}
     if again is not None:
         fields["retry_after_s"] = again.retry_after_s
@@ -282,7 +265,7 @@ def _log_try(
 
 def _status_of(request: Request, result: Reply | HttpError) -> tuple[Status, Reason]:
     if isinstance(result, HttpError):
-        if isinstance(result, ContentRefused):
+        if isinstance(result, errors.ContentRefused):
             return Status.CONTENT_POLICY_SKIP, result.reason
         mismatch = result.reason is Reason.SIZE_MISMATCH
         return (Status.SIZE_MISMATCH if mismatch else Status.DOWNLOAD_ERROR), result.reason

@@ -11,17 +11,9 @@ from urllib.parse import urljoin
 from protego import Protego
 
 from resources.clock import Clock
+from resources.http import errors
 from resources.http.attempts import AttemptLog
 from resources.http.canonical import authority_of, host_of
-from resources.http.errors import (
-    BreakerOpen,
-    HostClosed,
-    HttpError,
-    Interrupted,
-    RedirectLoop,
-    RobotsRefused,
-    RobotsUnavailable,
-)
 from resources.http.exchange import Context, Exchange, Pause, Reply, RequestPolicy, Step
 from resources.http.headers import robots_token
 from resources.http.messages import Request, Role
@@ -131,9 +123,11 @@ def check_robots(
             yield Pause(_POLL_S, host_of(url), Reason.ROBOTS)
     agent = robots_token(http)
     if not rules.available:
-        raise RobotsUnavailable(f"robots.txt of {site} cannot be read at the moment", url=url, until=rules.expires)
+        raise errors.RobotsUnavailable(
+            f"robots.txt of {site} cannot be read at the moment", url=url, until=rules.expires
+        )
     if not rules.allows(url, agent):
-        raise RobotsRefused(f"robots.txt of {site} forbids this URL", url=url)
+        raise errors.RobotsRefused(f"robots.txt of {site} forbids this URL", url=url)
     return rules.crawl_delay(agent)
 
 
@@ -153,15 +147,14 @@ def _fetch(
     status: int | None = None
     body = b""
     try:
-        response = yield from exchange(
-            request, _robots_log(context.log), RequestPolicy(retry=retry), patient=context.patient
-        )
+        log, policy = _robots_log(context.log), RequestPolicy(retry=retry)
+        response = yield from exchange(request, log, policy, patient=context.patient)
         status, body = response.status, response.body
-    except RedirectLoop:
+    except errors.RedirectLoop:
         status = 404  # RFC 9309: more than five redirects may be taken as unavailable, which allows
-    except (HostClosed, BreakerOpen, Interrupted):
+    except (errors.HostClosed, errors.BreakerOpen, errors.Interrupted):
         raise  # says nothing about robots.txt
-    except HttpError:
+    except errors.HttpError:
         pass
     if len(body) >= MAX_ROBOTS_BYTES:
         body = body[: body.rfind(b"\n") + 1]  # half a rule may forbid more than the whole

@@ -19,9 +19,7 @@ class RetrySettings(Section):
     max_delay_ms: int = Field(8_000, ge=0, description="longest pause of our own making")
     jitter_ms: int = Field(100, ge=0, description="at most so much is added to a pause by chance")
     strategy: Literal["exponential", "constant"] = Field("exponential", description="whether pauses double")
-    max_retry_after_s: float = Field(
-        60.0, ge=0, description="a longer Retry-After closes the host instead of being waited for"
-    )
+    max_retry_after_s: float = Field(60.0, ge=0, description="a longer Retry-After pauses the host for all requests")
 
 
 class BreakerSettings(Section):
@@ -44,14 +42,10 @@ class CacheTtlSettings(Section):
 
 
 class HttpSettings(Section):
-    user_agent: str = Field(
-        "DocsToKG-ContentDownload/0.1", description="product name; the contact address is added to it"
-    )
+    user_agent: str = Field("DocsToKG-ContentDownload/0.1", description="product name; contact_email is added to it")
     contact_email: str | None = Field(None, description="who answers for this crawler; required on the real web")
     proxy: str | None = Field(None, description="forward proxy for everything, e.g. http://127.0.0.1:8899")
-    ca_bundle: Path | None = Field(
-        None, description="PEM file of certificate authorities to trust instead of the usual ones"
-    )
+    ca_bundle: Path | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones")
     verify_tls: bool = Field(True, description="switch certificate checks off for testing only")
     allow_http_hosts: tuple[str, ...] = Field((), description="hosts that may be asked over plain http")
     allow_private_hosts: tuple[str, ...] = Field((), description="hosts that may have private or loopback addresses")
@@ -62,13 +56,9 @@ class HttpSettings(Section):
     max_redirects: int = Field(10, ge=0, le=30, description="hops after which it is a loop")
     max_page_bytes: int = Field(16 * 1024 * 1024, gt=0, description="cap of a metadata answer or landing page")
     remember_cookies_s: float = Field(
-        3600.0,
-        ge=0,
-        description="how long a host's cookies are shown to it again; 0 keeps them within one chain of redirects",
+        3600.0, ge=0, description="how long cookies are sent back to their host; 0: only within one chain of redirects"
     )
-    accept: str | None = Field(
-        None, description="Accept header for landing and artifact requests instead of the role's own"
-    )
+    accept: str | None = Field(None, description="Accept header of landing and artifact requests, instead of our own")
     retry: RetrySettings = RetrySettings()
     breaker: BreakerSettings = BreakerSettings()
     cache_enabled: bool = Field(True, description="keep answers of APIs and landing pages (RFC 9111); files never")

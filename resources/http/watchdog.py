@@ -1,6 +1,6 @@
-"""Shuts the sockets of requests that are past a deadline or whose run is being ended: a dripping answer outlives every read
-timeout. The head of an answer has a deadline of its own, before that of the whole. It also knows which answers crawl. What was
-sent, and what the error then means to the sender, is the wire's.
+"""Shut the sockets of requests that are past a deadline or whose run is being stopped. A read timeout does not end an answer
+that arrives byte by byte. The head of an answer has a deadline of its own, before that of the whole. The watchdog also knows
+which answers are too slow ("crawl").
 """
 
 from __future__ import annotations
@@ -79,9 +79,8 @@ class Watchdog:
     def uses(self, sock: socket.socket | None) -> None:
         """The request of the calling thread goes over this socket."""
         with self._wake:
-            watched = self.current
-            watched.sock = sock
-        watched.check()
+            self.current.sock = sock
+        self.current.check()
 
     @property
     def current(self) -> Watched:
@@ -105,7 +104,7 @@ class Watchdog:
         watched.check()
 
     def crawlers(self) -> dict[int, Watched]:
-        """The requests under way whose answers crawl, by the id of what was given as `request`."""
+        """The requests under way whose answers crawl, by the id of their Send."""
         now = time.monotonic()
         with self._wake:
             for watched in self._live:
@@ -113,7 +112,8 @@ class Watchdog:
             return {id(watched.request): watched for watched in self._live if watched.crawls_since is not None}
 
     def give_up(self, most: int, patience_s: float) -> None:
-        """Cut so many of the answers that have crawled for longest, and at least for so long."""
+        """Cut so many of the answers that have crawled for longest, and at least for so long; their sends raise
+        DeadlineExceeded."""
         now = time.monotonic()
         with self._wake:
             slow = [(w.crawls_since, id(w), w) for w in self._live if w.crawls_since is not None and w.cut is None]
@@ -125,10 +125,11 @@ class Watchdog:
         """Seconds of the calling thread's request; never none, because that would mean not to wait at all."""
         return max(0.01, self.current.deadline - time.monotonic())
 
-    def cut_all(self, reason: str) -> None:
+    def cut_all(self) -> None:
+        """Cut every request under way; their sends raise Interrupted."""
         with self._wake:
             for watched in self._live:
-                _shut(watched, Interrupted(reason, url=watched.url))
+                _shut(watched, Interrupted("the run is being ended", url=watched.url))
 
     def close(self) -> None:
         with self._wake:

@@ -56,9 +56,7 @@ class Wire:
         self._tls: tuple[tuple[bool, Path | None], ssl.SSLContext] | None = None
         self._idle: dict[str, deque[HTTPAdapter]] = {}  # by group, the one used longest ago first
         self._idle_count = 0
-        self._unkept: dict[
-            str, None
-        ] = {}  # hosts whose connections are not kept, in the order in which they were noticed
+        self._unkept: dict[str, None] = {}  # hosts whose connections are not kept, the first noticed first
         self._closed = False
         self._lock = threading.Lock()
 
@@ -91,32 +89,17 @@ class Wire:
                 _release(answer)
         return replace(reply, elapsed_ms=round((time.monotonic() - started) * 1000), waited_ms=waited_ms)
 
-    def interrupt(self, reason: str = "the run is being ended") -> None:
-        """Cut every request in flight; their sends raise Interrupted."""
-        self.watchdog.cut_all(reason)
-
     def close(self) -> None:
         self.watchdog.close()
         with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, {}
-        for adapters in idle.values():
-            for adapter in adapters:
-                adapter.close()
-
-    def crawlers(self) -> dict[int, Watched]:
-        """The requests under way whose answers crawl, by the id of their Send."""
-        return self.watchdog.crawlers()
-
-    def give_up(self, most: int, patience_s: float) -> None:
-        """Cut so many of the answers that have crawled for longest, and at least for so long; their sends raise
-        DeadlineExceeded."""
-        self.watchdog.give_up(most, patience_s)
+            self._closed, groups = True, list(self._idle)
+        for group in groups:
+            self.close_idle(group)
 
     def close_idle(self, group: str) -> None:
         """Close the connections that are kept for a group."""
         with self._lock:
-            adapters = self._idle.pop(group, None) or ()
+            adapters = self._idle.pop(group, ())
             self._idle_count -= len(adapters)
         for adapter in adapters:
             adapter.close()
@@ -136,10 +119,7 @@ class Wire:
             self._unkept[host] = None
             if len(self._unkept) > _MOST_UNKEPT:
                 del self._unkept[next(iter(self._unkept))]
-            idle = self._idle.pop(group, ())
-            self._idle_count -= len(idle)
-        for adapter in idle:
-            adapter.close()
+        self.close_idle(group)
 
     def _take_idle(self, group: str) -> HTTPAdapter | None:
         with self._lock:
@@ -154,9 +134,8 @@ class Wire:
         with self._lock:
             if self._closed:
                 return [adapter]
-            adapters = self._idle.pop(group, None) or deque()
+            self._idle[group] = adapters = self._idle.pop(group, None) or deque()
             adapters.append(adapter)
-            self._idle[group] = adapters
             self._idle_count += 1
             dropped = []
             while self._idle_count > _IDLE_ADAPTERS:
@@ -169,12 +148,10 @@ class Wire:
             return dropped
 
     def _timeouts(self, send: Send) -> tuple[float, float]:
-        settings = self.settings
-        connect, read = send.timeouts or (
-            settings.timeout or settings.timeout_connect_s,
-            settings.timeout or settings.timeout_read_s,
-        )
-        return min(connect, settings.deadline_s), min(read, settings.deadline_s)
+        known = self.settings
+        usual = known.timeout or known.timeout_connect_s, known.timeout or known.timeout_read_s
+        connect, read = send.timeouts or usual
+        return min(connect, known.deadline_s), min(read, known.deadline_s)
 
     def tls(self) -> ssl.SSLContext:
         """One context for all connections: reading the authorities costs 20 ms and a megabyte."""

@@ -11,15 +11,7 @@ from typing import NamedTuple
 import requests
 import urllib3
 
-from resources.http.errors import (
-    BodyTooShort,
-    BodyTruncated,
-    ConnectionFailed,
-    DeadlineExceeded,
-    HttpError,
-    ProtocolViolation,
-    TlsFailed,
-)
+from resources.http import errors
 from resources.http.watchdog import Watched
 
 _LIBRARY_ERRORS = (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError)
@@ -32,21 +24,23 @@ class _Row(NamedTuple):
     of the first cause; its message may contain secrets."""
 
     kinds: tuple[type[BaseException], ...]
-    error: type[HttpError]
+    error: type[errors.HttpError]
     text: str
     outermost: bool = False  # its causes do not count
 
 
 _TABLE = (  # the first row that fits counts
-    _Row((TimeoutError,), DeadlineExceeded, "no answer in time: {kind}"),  # urllib3's own includes refused connections
-    _Row((ssl.SSLEOFError, ssl.SSLZeroReturnError), ConnectionFailed, "connection closed: {kind}"),
-    _Row(_TLS_ERRORS, TlsFailed, "TLS failed: {kind}"),
-    _Row((urllib3.exceptions.IncompleteRead,), BodyTooShort, "the body is shorter than its Content-Length"),
-    _Row((ConnectionError,), ConnectionFailed, "connection failed: {kind}"),
-    _Row((http.client.IncompleteRead,), BodyTruncated, "the body ended early: {kind}"),
-    _Row((urllib3.exceptions.ProtocolError,), BodyTruncated, "the body ended early: {kind}", outermost=True),
-    _Row(_INVALID, ProtocolViolation, "the answer cannot be understood: {kind}"),
-    _Row((BaseException,), ConnectionFailed, "connection failed: {kind}"),
+    _Row(
+        (TimeoutError,), errors.DeadlineExceeded, "no answer in time: {kind}"
+    ),  # urllib3's own includes refused connections
+    _Row((ssl.SSLEOFError, ssl.SSLZeroReturnError), errors.ConnectionFailed, "connection closed: {kind}"),
+    _Row(_TLS_ERRORS, errors.TlsFailed, "TLS failed: {kind}"),
+    _Row((urllib3.exceptions.IncompleteRead,), errors.BodyTooShort, "the body is shorter than its Content-Length"),
+    _Row((ConnectionError,), errors.ConnectionFailed, "connection failed: {kind}"),
+    _Row((http.client.IncompleteRead,), errors.BodyTruncated, "the body ended early: {kind}"),
+    _Row((urllib3.exceptions.ProtocolError,), errors.BodyTruncated, "the body ended early: {kind}", outermost=True),
+    _Row(_INVALID, errors.ProtocolViolation, "the answer cannot be understood: {kind}"),
+    _Row((BaseException,), errors.ConnectionFailed, "connection failed: {kind}"),
 )
 
 
@@ -63,13 +57,13 @@ class translate_wire_errors:  # a context manager, used like a function; a class
         if not isinstance(error, Exception):
             return
         self._watched.check()
-        if isinstance(error, HttpError):
+        if isinstance(error, errors.HttpError):
             error.url = error.url or self._watched.url
         elif isinstance(error, _LIBRARY_ERRORS):
             raise _translated(list(_causes(error, self._outer)), self._watched.url) from error
 
 
-def _translated(causes: list[BaseException], url: str) -> HttpError:
+def _translated(causes: list[BaseException], url: str) -> errors.HttpError:
     for kinds, error, text, outermost in _TABLE:
         if any(isinstance(cause, kinds) for cause in (causes[:1] if outermost else causes)):
             return error(text.format(kind=type(causes[-1]).__name__), url=url)

@@ -1,4 +1,4 @@
-"""What a PDF says of itself, read in a child process that cannot eat the machine."""
+"""Read the metadata and first pages of PDFs, in child processes with limits of memory and time."""
 
 from resources.pdf.inspector import PdfFacts, PdfInspector
 

@@ -1,8 +1,7 @@
-"""The child that reads PDFs for `inspector`: a path a line comes in, the facts go out as a line of JSON.
+"""The child process that reads PDFs for `inspector`: one path per line in, one line of JSON out.
 
-Whatever a file does to the parser, it does it here, under limits of memory and processor time. A limit that was reached is
-an answer too; that of memory is an exit code, because an answer needs some. Ends when its standard input does, and so with its
-parent. Knows nothing of what the facts are for.
+The parser runs here under limits of memory and processor time. A limit that was reached is an answer too; that of memory is an
+exit code, because an answer would need memory. The process ends when its standard input does, and so with its parent.
 """
 
 from __future__ import annotations

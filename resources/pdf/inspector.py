@@ -1,10 +1,9 @@
-"""Asks a child process what a PDF says of itself: pages, metadata, the text of its first pages. Judges nothing.
+"""Read a PDF in a child process: number of pages, metadata, the text of its first pages.
 
-Every PDF library can be made to eat gigabytes or to run for ever. So the parser lives in children (`child.py`) with limits of
-memory and processor time, and a deadline here; one that reached a limit is replaced. Of one that ends without an answer the exit
-code tells, and the memory that it had used. One that ended for any other reason says nothing
-of the file, which is asked for once more. They start with the first PDF, serve until `close`, and end by themselves when
-this process does, because their standard input does.
+A hostile file can make any PDF library use gigabytes or run for ever. So the parser runs in children (`child.py`) with limits of
+memory and processor time, and a deadline here; one that reached a limit is replaced. When a child ends without an answer, its
+exit code and the memory it used tell whether it reached a limit. If not, the file is read once more by another child. Children
+start with the first PDF, serve until `close`, and end by themselves with this process, when their standard input ends.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ class PdfFacts:
 
     pages: int | None = None
     text: str = ""  # of the first pages, cut
-    metadata: Mapping[str, str] = field(
-        default_factory=dict
-    )  # `title`, `subject` … of /Info, `dc:title`, `prism:doi` … of XMP
+    metadata: Mapping[str, str] = field(default_factory=dict)  # `title` … of /Info, `dc:title`, `prism:doi` … of XMP
     encrypted: bool = False
     fault: str | None = None
     limit: str | None = None
@@ -103,9 +100,8 @@ class _Child:
         self._in, self._out = self._process.stdin, self._process.stdout
         self._ended: tuple[int, int] | None = None
         try:
-            self._enough = int(
-                self._line(_START_S) or b""
-            )  # the most memory, in bytes, that one in good health has used
+            # the most memory, in bytes, that one in good health has used
+            self._enough = int(self._line(_START_S) or b"")
         except ValueError:
             code, _ = self.end()
             raise OSError(f"the PDF reader ended at its start (code {code})") from None

@@ -26,17 +26,20 @@ def open_limits(settings: RateLimitSettings, path: Path) -> tuple[LimitStore, Ro
     file in the data root; other backends keep their files beside it."""
     lock = _lock(settings, path.with_suffix(".lock"))
     try:
-        store = _open(settings, path)
-        return store if settings.backend == "memory" else TokensInAdvance(store), lock
+        return _open(settings, path), lock
     except BaseException:
         lock.close()
         raise
 
 
 def _open(settings: RateLimitSettings, path: Path) -> LimitStore:
-    # Imported on use, so that a server's client library is loaded only where it is needed.
     if settings.backend == "memory":
         return MemoryLimits()
+    return TokensInAdvance(_shared(settings, path))
+
+
+def _shared(settings: RateLimitSettings, path: Path) -> LimitStore:
+    # Imported on use, so that a server's client library is loaded only where it is needed.
     if settings.backend == "redis":
         from resources.rate_limit.redis_limits import RedisLimits
 

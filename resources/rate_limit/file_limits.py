@@ -16,14 +16,14 @@ from pyrate_limiter import Rate
 
 from resources.errors import translate_errors
 from resources.rate_limit.root_lock import lock_within
-from resources.rate_limit.stores import LimiterUnavailable, gcra_step
+from resources.rate_limit.stores import LimiterUnavailable, LimitStore, gcra_step
 
 _BUSY_S = 2.0
 _STATE = struct.Struct("<q")
 
 
-class FileLimits:
-    """The file of a bucket is opened for every check: a lock belongs to an open file, and forked children would share their
+class FileLimits(LimitStore):
+    """The file of a bucket is opened for each check only: a lock belongs to an open file, and forked children would share their
     parent's."""
 
     def __init__(self, folder: Path) -> None:
@@ -48,9 +48,6 @@ class FileLimits:
             finally:
                 os.close(file)
         return wait_ms
-
-    def close(self) -> None:
-        """Files are open only while they are locked."""
 
     def _unavailable(self, error: OSError) -> LimiterUnavailable:
         return LimiterUnavailable(

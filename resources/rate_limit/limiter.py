@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyrate_limiter import Rate as Bucket
 
@@ -27,6 +27,9 @@ from resources.rate_limit.root_lock import RootLock
 from resources.rate_limit.server_limits import ServerLimits, Window
 from resources.rate_limit.settings import Rate, RateLimitSettings
 from resources.rate_limit.stores import LimiterUnavailable, LimitStore
+
+if TYPE_CHECKING:
+    from resources.catalog.catalog import Catalog
 
 log = logging.getLogger(__name__)
 
@@ -45,18 +48,6 @@ _SERVER_LIMITS_S = 600.0  # how long limits from response headers count, unless 
 # than the limit keeps arrivals within it.
 _MARGIN = 0.02
 _MARGIN_MS = 50.0
-
-
-class GroupLeases(Protocol):
-    """Leases a group to one process at a time; implemented by `resources.catalog.Catalog`."""
-
-    def lease_group(self, group: str, owner: str, ttl_s: float) -> bool:
-        """Take or renew; a refusal is noted for `group_is_wanted`."""
-
-    def group_is_wanted(self, group: str) -> bool:
-        """Whether another process was refused the group lately."""
-
-    def free_group(self, group: str, owner: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +77,7 @@ class Limiter:
         settings: RateLimitSettings,
         store: LimitStore,
         *,
-        leases: GroupLeases | None = None,
+        leases: Catalog | None = None,
         owner: str = "",
         clock: Clock | None = None,
         root_lock: RootLock | None = None,

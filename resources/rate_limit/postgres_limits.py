@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from pyrate_limiter import GCRA, Rate
 
 from resources.errors import translate_errors
-from resources.rate_limit.stores import LimiterUnavailable
+from resources.rate_limit.stores import LimiterUnavailable, LimitStore
 
 _TABLE = "docstokg_limits"
 _CONNECT_S = 2  # the least that libpq takes
@@ -55,7 +55,7 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
         return super().wait(gen, interval, _ANSWER_S if timeout is None else timeout)
 
 
-class PostgresLimits:
+class PostgresLimits(LimitStore):
     """One connection per process, because the limiter makes one check at a time."""
 
     def __init__(self, connection_string: SecretStr) -> None:

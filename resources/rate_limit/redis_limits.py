@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.retry import Retry
 
 from resources.errors import translate_errors
-from resources.rate_limit.stores import LimiterUnavailable, wait_of
+from resources.rate_limit.stores import LimiterUnavailable, LimitStore, wait_of
 
 _PREFIX = "docstokg:limit:"
 _CONNECT_S, _ANSWER_S = 1.0, 1.0
@@ -37,7 +37,7 @@ class _ServerTimeGCRA(GCRA):
         return _BY_SERVER_TIME + script
 
 
-class RedisLimits:
+class RedisLimits(LimitStore):
     def __init__(self, url: SecretStr) -> None:
         secret = url.get_secret_value()
         parts = urlsplit(secret)

@@ -5,22 +5,10 @@ A lock ends with the process that holds it, however that ends.
 
 from __future__ import annotations
 
+import fcntl
 import os
-import sys
 import time
 from pathlib import Path
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(descriptor: int, exclusive: bool) -> None:
-        if exclusive:  # there are no shared ones here
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int, exclusive: bool) -> None:
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
 
 
 def lock_within(descriptor: int, seconds: float) -> None:
@@ -29,7 +17,7 @@ def lock_within(descriptor: int, seconds: float) -> None:
     pause = 0.0
     while True:
         try:
-            _try_lock(descriptor, True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except (BlockingIOError, PermissionError):  # both mean that it is taken
             if time.monotonic() > deadline:
@@ -45,7 +33,7 @@ class RootLock:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            _try_lock(self._descriptor, exclusive)
+            fcntl.flock(self._descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
             raise BlockingIOError(f"{path} is locked") from error

@@ -54,9 +54,8 @@ def limits_from_headers(headers: Mapping[str, str], now: float) -> ServerLimits 
     window = Window(count, seconds) if count and seconds else None
     exhausted_for = None
     if any(_number(headers.get(name)) == 0 for name in _LEFT):
-        exhausted_for = _reset(headers.get("x-ratelimit-reset"), now) or _until(
-            headers.get("x-ratelimit-retry-after"), now
-        )
+        reset, date = headers.get("x-ratelimit-reset"), headers.get("x-ratelimit-retry-after")
+        exhausted_for = _reset(reset, now) or _until(date, now)
     stated = ServerLimits(window, _number(headers.get("x-concurrency-limit")) or None, exhausted_for)
     return None if stated == ServerLimits() else stated
 

@@ -90,7 +90,7 @@ class RateLimitSettings(Section):
     )
     policies: dict[Host, RolePolicies] = Field(
         {},
-        description="host → rate, or host → role → rate; `*` is every other host or role; laid over the built-in ones",
+        description="host → rate, or host → role → rate; `*` is every other host or role; override the built-in ones",
     )
     domains: dict[Domain, Annotated[float, Field(gt=0)]] = Field(
         {}, description="domain → least seconds between two requests, besides its rate"

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyrate_limiter import Rate
 
 from resources.errors import translate_errors
-from resources.rate_limit.stores import LimiterUnavailable, gcra_step
+from resources.rate_limit.stores import LimiterUnavailable, LimitStore, gcra_step
 
 _BUSY_S = 2.0
 _OPENING_S = 10.0  # many processes may create the new file at the same time
@@ -23,7 +23,7 @@ _SELECT = "SELECT state FROM limits WHERE key = ?"
 _UPSERT = "INSERT INTO limits (key, state) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET state = excluded.state"
 
 
-class SqliteLimits:
+class SqliteLimits(LimitStore):
     """One connection per thread; a bucket is a row, read and written in one immediate transaction."""
 
     def __init__(self, path: Path) -> None:

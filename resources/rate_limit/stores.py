@@ -7,7 +7,7 @@ Each backend is a module of its own; `backends.py` opens the configured one.
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from pyrate_limiter import GCRA, Rate
 from pyrate_limiter.abstracts.algorithm import Decision
@@ -22,18 +22,20 @@ class LimiterUnavailable(ExplainedError):
     """The store cannot be reached. Requests stop; they never go out unthrottled."""
 
 
-class LimitStore(Protocol):
+class LimitStore(ABC):
     """An opened backend: the state of every bucket, by key."""
 
+    @abstractmethod
     def spend(self, key: str, rate: Rate, now_ms: int, weight: int) -> int:
         """Take `weight` tokens of a bucket; a negative weight gives them back. Return 0, or the milliseconds to wait when
         there are not enough. `now_ms` is monotonic. LimiterUnavailable, within about two seconds, when the store cannot be
         reached."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027
+        """Close what the backend keeps open, if anything."""
 
 
-class MemoryLimits:
+class MemoryLimits(LimitStore):
     """State in this process alone. The limiter's lock protects it."""
 
     def __init__(self) -> None:
@@ -42,9 +44,6 @@ class MemoryLimits:
     def spend(self, key: str, rate: Rate, now_ms: int, weight: int) -> int:
         self._state[key], wait_ms = gcra_step(self._state.get(key), rate, now_ms, weight)
         return wait_ms
-
-    def close(self) -> None:
-        """There is nothing to close."""
 
 
 def gcra_step(stored: float | None, rate: Rate, now_ms: int, weight: int) -> tuple[float, int]:

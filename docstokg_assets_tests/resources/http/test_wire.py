@@ -315,7 +315,7 @@ def test_interrupt_cuts_what_is_under_way_at_once(
     while not server.requests:
         time.sleep(0.01)
     time.sleep(0.1)
-    client.client.wire.interrupt()
+    client.client.wire.watchdog.cut_all()
     thread.join(15)
     assert [type(error) for error in raised] == [Interrupted]
     assert len(server.requests) == 1  # and it is not tried again
@@ -347,7 +347,7 @@ def test_interrupt_cuts_a_connection_that_does_not_come_about(polite: Callable[.
         thread.start()
         time.sleep(0.3)
         assert not raised
-        client.client.wire.interrupt()
+        client.client.wire.watchdog.cut_all()
         thread.join(15)
     assert [type(error) for error in raised] == [Interrupted]
 
