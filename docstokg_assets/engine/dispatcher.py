@@ -27,7 +27,7 @@ from docstokg_assets.engine.claims import TICK_S, Claims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
 from docstokg_assets.engine.endings import Pass
-from docstokg_assets.engine.progress import PassResult, Progress, Waiting
+from docstokg_assets.engine.progress import ANOTHER_PROCESS, PassResult, Progress, Waiting
 from docstokg_assets.engine.recorder import Recorder, Settled
 from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
@@ -46,7 +46,7 @@ from resources.scope import WorkScope
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 5.0  # interval at which an idle pass looks for works that other processes have given back
+LOOK_S = 5.0
 _BEGIN_AT_ONCE = 8  # searches that begin before events are handled and requests sent again
 _TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
@@ -69,7 +69,9 @@ class Dispatcher:
         next_seq: Callable[[], int],
         stop: threading.Event,
         on_progress: Callable[[Progress], None],
+        look_s: float = LOOK_S,
     ) -> None:
+        """`look_s`: interval at which an idle pass looks for works that other processes have given back."""
         owner, settings, clock = pipeline.owner, pipeline.settings, client.clock
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
         self._owner, self._run_id, self._pass = owner, run_id, Pass(owner, run_id, config_hash)
@@ -81,6 +83,7 @@ class Dispatcher:
         self._workers, self._most_open = WorkerPool(client, workers, clock), most_open(workers)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._result = PassResult()
+        self._look_s = look_s
         self._next_seq = next_seq  # numbers attempts, over all passes
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
         self._open_lock = threading.Lock()  # the recorder's thread removes them
@@ -131,7 +134,7 @@ class Dispatcher:
     def progress(self) -> Progress:
         result, waiting = self._result, self._scheduler.waiting()
         if self._held_elsewhere and not self._open:
-            waiting.append(Waiting("another process", self._held_elsewhere, None, "holds them"))
+            waiting.append(Waiting(ANOTHER_PROCESS, self._held_elsewhere, None, "holds them"))
         finished, later = result.finished - result.to_retry, self._scheduler.parked_works + result.to_retry
         hosts = self._workers.active_hosts()
         return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, tuple(waiting))
@@ -204,13 +207,13 @@ class Dispatcher:
     def _claim_works(self) -> None:
         """Claim works while there is room for them."""
         # A claim is a write to the database: not for a few works, and not at once after one that found none.
-        if self._clock.monotonic() < self._claims.next_at:
+        if self._claimed or self._clock.monotonic() < self._claims.next_at:
             return
         room = self._most_open + self._scheduler.need_no_room() - len(self._open)
         if room < self._most_open // 4:
             return
         if self._max_works is not None:
-            room = min(room, self._max_works - len(self._started_works) - len(self._claimed))
+            room = min(room, self._max_works - len(self._started_works))
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
@@ -243,7 +246,7 @@ class Dispatcher:
         if now < self._next_look:
             return True
         outlook = self._catalog.outlook(self._works)
-        self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else _LOOK_S)
+        self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else self._look_s)
         if outlook.due or outlook.next_due is None:
             return outlook.due
         left = outlook.next_due - self._catalog.now()
@@ -256,7 +259,7 @@ class Dispatcher:
         """Continue tasks whose pause is over, and hand every request that may go now to a free worker."""
         for task in self._scheduler.resumed():
             self._place(task, self._driver.advance(task, None))
-        for task, queue in self._scheduler.turns(self._may_send):
+        for task, queue in self._scheduler.turns(self._may_send, more=bool(self._claimed)):
             now = self._clock.monotonic()
             step = self._driver.prepare(task, queue, now)
             if isinstance(step, Send) and (step is task.send or task.batched):

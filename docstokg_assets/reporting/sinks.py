@@ -2,7 +2,7 @@
 
 A file sink writes one record per line and hands it to the operating system at once. The OTLP sink sends from its own thread,
 behind a bounded queue. A sink that fails is reported once, the records it dropped are counted, and the run continues (`SinkSet`).
-Each file is written by one process.
+The processes of a run append to the same files, whole lines at a time.
 """
 
 from __future__ import annotations
@@ -86,6 +86,18 @@ def open_held(path: Path) -> io.FileIO:
         file.close()  # the file was replaced while this call waited for the lock
 
 
+@contextmanager
+def _locked(file: io.FileIO) -> Iterator[None]:
+    """Keep other processes from writing to the file; not every file system has locks."""
+    with suppress(OSError):
+        fcntl.lockf(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.lockf(file, fcntl.LOCK_UN)
+
+
 class FileHeld(Exception):
     """A living process writes to the file."""
 
@@ -112,7 +124,8 @@ class _LineFile(AttemptSink):
         self._lock = threading.Lock()
         self._together: list[bytes] | None = None
         self._file = open_held(path)
-        self._file.truncate(self._end_of_whole_lines())
+        with _locked(self._file):
+            self._file.truncate(self._end_of_whole_lines())
 
     def _end_of_whole_lines(self) -> int:
         end = self._file.seek(0, os.SEEK_END)
@@ -147,13 +160,15 @@ class _LineFile(AttemptSink):
                 raise RecordsDropped(len(lines or ())) from error
 
     def _write(self, line: bytes) -> None:
-        start = self._file.seek(0, os.SEEK_END)
-        try:
-            if self._file.write(line) != len(line):
-                raise OSError(f"{self._file.name}: only a part of a line could be written")
-        except OSError:
-            self._file.truncate(start)
-            raise
+        """Write whole lines or nothing, also beside other processes of the run that append to the same file."""
+        with _locked(self._file):
+            start = self._file.seek(0, os.SEEK_END)
+            try:
+                if self._file.write(line) != len(line):
+                    raise OSError(f"{self._file.name}: only a part of a line could be written")
+            except OSError:
+                self._file.truncate(start)
+                raise
 
     def close(self) -> None:
         with self._lock:

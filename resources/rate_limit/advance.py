@@ -30,7 +30,7 @@ class _Portion:
         return 0 <= now_ms - self.taken_ms <= _KEEP_MS and abs(time.time() - self.taken_at) * 1000 <= _KEEP_MS
 
 
-class TokensInAdvance:
+class TokensInAdvance(LimitStore):
     """A LimitStore over another one. The limiter's lock protects it."""
 
     def __init__(self, store: LimitStore) -> None:
