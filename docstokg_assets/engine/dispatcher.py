@@ -16,23 +16,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine import endings
-from docstokg_assets.engine.claims import TICK_S, Claims, WorkLeases
+from docstokg_assets.engine.claims import TICK_S, Claims, UrgentClaims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
-from docstokg_assets.engine.endings import Pass
+from docstokg_assets.engine.entries import RecordedBy, finished_entry, parked_entry
+from docstokg_assets.engine.open_works import OpenWorks
+from docstokg_assets.engine.outage import OutageDetector
 from docstokg_assets.engine.progress import ANOTHER_PROCESS, PassResult, Progress, Waiting
 from docstokg_assets.engine.recorder import Recorder, Settled
 from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.engine.search_state import NextTry, SearchState, next_try
+from docstokg_assets.engine.search_state import NextTry, SearchState
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
@@ -74,30 +74,30 @@ class Dispatcher:
         """`look_s`: interval at which an idle pass looks for works that other processes have given back."""
         owner, settings, clock = pipeline.owner, pipeline.settings, client.clock
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
-        self._owner, self._run_id, self._pass = owner, run_id, Pass(owner, run_id, config_hash)
+        self._owner, self._by = owner, RecordedBy(run_id, owner, config_hash)
         self._clock, self._stop, self._on_progress = clock, stop, on_progress
         self._scheduler = Scheduler(client.limiter, clock, workers=workers, park_after_s=settings.park_after_s)
         self._works = scope
         take = partial(catalog.claim, owner, lease_s=settings.lease_s, scope=self._works)
         self._claims = Claims(take, self._scheduler, client.hosts, clock)
+        self._urgent_claims = UrgentClaims(take, scope, clock, workers)
         self._workers, self._most_open = WorkerPool(client, workers, clock), most_open(workers)
         self._driver = TaskDriver(client, policies, self._workers.post)
+        self._network = OutageDetector(client.why_unreachable, clock, self._workers.wake)
         self._result = PassResult()
         self._look_s = look_s
         self._next_seq = next_seq  # numbers attempts, over all passes
-        self._open: Counter[str] = Counter()  # works under way, until their commit returned
-        self._open_lock = threading.Lock()  # the recorder's thread removes them
-        self._claimed: deque[QueueItem] = deque()  # those of them whose search has not begun
+        self._open = OpenWorks()
         self._leases = WorkLeases(catalog, owner, settings.lease_s, clock)
         self._taken_over: set[str] = set()  # works in progress here that another process has claimed since
         self._max_works: int | None = None
         self._started_works: set[str] = set()  # counted only where there is a maximum
-        self._held_elsewhere = 0  # works that other processes were seen to hold
-        self._next_look = 0.0  # when an idle pass next looks for parked and held works
+        self._held_elsewhere, self._next_look = 0, 0.0  # works seen held by others; when an idle pass looks again
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
-    def run(self, deadline_s: float | None, max_works: int | None) -> PassResult:
+    def run(self, deadline_s: float | None, max_works: int | None, keep_on: bool = False) -> PassResult:
+        """`keep_on`: do not end when nothing is due."""
         started = tick = self._clock.monotonic()
         deadline = float("inf") if deadline_s is None else started + deadline_s
         self._recorder.done, self._max_works = self._on_recorded, max_works
@@ -108,13 +108,14 @@ class Dispatcher:
             while not self._is_over(deadline):
                 self._keep_leases()
                 self._claim_works()
-                self._begin_works()
+                self._start(self._open.take_claimed(_BEGIN_AT_ONCE))  # the workers wait for no more than these
                 self._send_requests()
-                if not self._open and not self._more_will_be_due(deadline):
+                if not keep_on and not self._open and not self._more_will_be_due(deadline):
                     break
                 now = self._clock.monotonic()
-                wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
-                wake_at = now if self._claimed else wake_at
+                rooms = self._workers.has_room(), self._workers.has_room(urgent=True)
+                wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(*rooms))
+                wake_at = now if self._open.claimed else wake_at
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
                 if now >= tick:
@@ -136,24 +137,34 @@ class Dispatcher:
         if self._held_elsewhere and not self._open:
             waiting.append(Waiting(ANOTHER_PROCESS, self._held_elsewhere, None, "holds them"))
         finished, later = result.finished - result.to_retry, self._scheduler.parked_works + result.to_retry
-        hosts = self._workers.active_hosts()
-        return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, tuple(waiting))
+        now = len(self._open), self._workers.active_hosts(), tuple(waiting)
+        return Progress(finished, result.saved - result.html_only, later, *now)
+
+    def wake(self) -> None:
+        """Look for urgent items now. Can be called from any thread."""
+        self._urgent_claims.next_at = 0.0
+        self._workers.wake()
 
     def replace_rules(
         self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy], *, config_hash: str
     ) -> None:
         """Change the rules for searches that begin from now on, and the limits also for those that wait for their turn."""
         self._pipeline, self._driver.policies = pipeline, policies
-        self._pass = self._pass._replace(config_hash=config_hash)
+        self._by = replace(self._by, config_hash=config_hash)
         self._scheduler.reassign()
 
     def _is_over(self, deadline: float) -> bool:
         if self._recorder.failure is not None:
             raise self._recorder.failure
-        stopped, late = self._stop.is_set(), self._clock.monotonic() >= deadline
-        if stopped or late:
-            self._result.ended = "stopped" if stopped else "deadline"
-        return stopped or late
+        self._network.check()
+        self._finish_released()
+        ended = "stopped" if self._stop.is_set() else "deadline" if self._clock.monotonic() >= deadline else None
+        self._result.ended = ended or self._result.ended
+        return ended is not None
+
+    def _finish_released(self) -> None:
+        for task, outcome in self._network.released():
+            self._finish(task, outcome)
 
     def _wind_down(self) -> None:
         """Give all waiting works back to the catalog; requests in flight get a grace period, then are cut."""
@@ -166,6 +177,7 @@ class Dispatcher:
             self._give_back_waiting()
 
         self._give_back_waiting()
+        self._finish_released()
         self._workers.shut_down(handle_events)
         self._recorder.flush()
         if self._recorder.failure is None:
@@ -184,8 +196,7 @@ class Dispatcher:
         if not self._leases.are_due():
             return
         held = self._leases.renew()
-        with self._open_lock:
-            works = set(self._open)
+        works = self._open.ids()
         if unknown := held - works:  # claimed in a transaction whose answer was lost
             self._catalog.release_owner(self._owner, unknown)
         self._taken_over = works - held
@@ -196,18 +207,15 @@ class Dispatcher:
             log.warning("%d works were taken over by another process, because this one stood still", len(waiting))
         for task, _ in waiting:
             self._park(task, _TAKEN_OVER)  # the catalog refuses it
-        claimed, self._claimed = self._claimed, deque()
-        for item in claimed:
-            if item.work_id in self._taken_over:
-                self._record_parked(item, _TAKEN_OVER, None)
-            else:
-                self._claimed.append(item)
+        for item in self._open.drop_claimed(self._taken_over):
+            self._record_parked(item, _TAKEN_OVER, None)
         self._recorder.flush()  # before the same works can be claimed again
 
     def _claim_works(self) -> None:
-        """Claim works while there is room for them."""
+        """Claim urgent items at once, others while there is room for them."""
+        self._start(self._note_open(self._urgent_claims.claim(self._open)))
         # A claim is a write to the database: not for a few works, and not at once after one that found none.
-        if self._claimed or self._clock.monotonic() < self._claims.next_at:
+        if self._open.claimed or self._clock.monotonic() < self._claims.next_at:
             return
         room = self._most_open + self._scheduler.need_no_room() - len(self._open)
         if room < self._most_open // 4:
@@ -217,21 +225,20 @@ class Dispatcher:
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
-        items = self._claims.claim(min(room, 64))
-        with self._open_lock:
-            self._open.update(item.work_id for item in items)
-        self._taken_over.difference_update(item.work_id for item in items)
-        self._claimed.extend(items)
+        self._open.claimed.extend(self._note_open(self._claims.claim(min(room, 64))))
 
-    def _begin_works(self) -> None:
-        """Begin the searches of some claimed works; the workers wait for no more than these."""
+    def _note_open(self, items: Sequence[QueueItem]) -> Sequence[QueueItem]:
+        self._open.add(items)
+        self._taken_over.difference_update(item.work_id for item in items)
+        return items
+
+    def _start(self, items: Sequence[QueueItem]) -> None:
         at = 0.0
-        for item in [self._claimed.popleft() for _ in range(min(_BEGIN_AT_ONCE, len(self._claimed)))]:
+        for item in items:
             self._scheduler.note_claimed(item.work_id)
             park = self._scheduler.put_off(item.next_group)
-            if park is None:
-                if self._max_works is not None:
-                    self._started_works.add(item.work_id)
+            if park is None or self._urgent_claims.is_urgent(item):
+                self._started_works |= {item.work_id} if self._max_works is not None else set()
                 self._begin(item)
             else:  # without starting a search: a claim can bring many works of one slow host
                 at = at or self._catalog.now()
@@ -242,8 +249,7 @@ class Dispatcher:
         for: they have an outcome, and a later pass tries them again."""
         if self._max_works is not None and len(self._started_works) >= self._max_works:
             return False
-        now = self._clock.monotonic()
-        if now < self._next_look:
+        if (now := self._clock.monotonic()) < self._next_look:
             return True
         outlook = self._catalog.outlook(self._works)
         self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else self._look_s)
@@ -259,7 +265,7 @@ class Dispatcher:
         """Continue tasks whose pause is over, and hand every request that may go now to a free worker."""
         for task in self._scheduler.resumed():
             self._place(task, self._driver.advance(task, None))
-        for task, queue in self._scheduler.turns(self._may_send, more=bool(self._claimed)):
+        for task, queue in self._scheduler.turns(self._may_send, more=bool(self._open.claimed)):
             now = self._clock.monotonic()
             step = self._driver.prepare(task, queue, now)
             if isinstance(step, Send) and (step is task.send or task.batched):
@@ -273,12 +279,13 @@ class Dispatcher:
             at = at or self._catalog.now()
             self._park(task, park, at)
 
-    def _may_send(self) -> bool:
-        return self._workers.has_room() and not self._leases.are_in_doubt()
+    def _may_send(self, urgent: bool = False) -> bool:
+        return self._workers.has_room(urgent) and not self._leases.are_in_doubt() and not self._network.suspected
 
     def _handle_events(self, timeout: float) -> None:
         for event in self._workers.events(timeout):
             self._result.requests += event.sent
+            self._network.observe(event)
             if event.allowance is not None:
                 self._scheduler.permit_is_free(event.allowance.group)
             if isinstance(event.step, BaseException) and not isinstance(event.step, Interrupted):
@@ -324,13 +331,19 @@ class Dispatcher:
             state = self._pipeline.begin(work, item.progress)
         except Exception:
             fault = internal_error(item.work_id)
-        emit, run_id, owner = self._recorder.record, self._run_id, self._owner
+        emit, run_id, owner = self._recorder.record, self._by.run_id, self._owner
         attempts = AttemptLog(emit, self._clock, run_id, owner, self._next_seq, item.work_id, item.year)
         task = Task(item, work, state, self._pipeline.search(work, state, attempts), attempts)
+        task.urgent = self._urgent_claims.is_urgent(item)
         self._place(task, fault or self._driver.advance(task, None))
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
         """Record the outcome, with the time of the next try if there is one; or park the work if a broken host opens soon."""
+        if self._network.concerns(task) and not outcome.ok:
+            self._park(task, Park(0.0, Reason.INTERRUPTED))
+            return
+        if self._network.holds(task, outcome):
+            return
         state, following = task.state, NextTry()
         if not outcome.ok or outcome.reason is Reason.HTML_ONLY:
             now = self._catalog.now()
@@ -340,10 +353,11 @@ class Dispatcher:
                 self._park(task, Park(max(0.0, (broken.until or now) - now), broken.reason, group))
                 return
             if not outcome.ok:
-                following = next_try(state, now, task.item.tries)
+                following = self._pipeline.next_try(outcome, state, now, task.item.tries)
         task.add_active_time(self._clock.monotonic())
         group = self._scheduler.group_of(following.host) if following.host is not None else None
-        self._recorder.record(endings.finished(task, outcome, following, group, self._pass))
+        result = self._pipeline.result_of(task.work, outcome, state, following, task.item.tries)
+        self._recorder.record(finished_entry(task, outcome, following, group, self._by, result))
 
     def _park(self, task: Task, park: Park, now: float | None = None) -> None:
         """Give a work back to the catalog with its search state until a time. A subtask parks its work. `now`: the catalog's
@@ -358,22 +372,28 @@ class Dispatcher:
             self._on_subtask_done(task.parent, task, park)
             return
         task.add_active_time(self._clock.monotonic())
-        self._record_parked(task.item, park, now, task.state)
+        # one whose requests failed because the network was gone is given back as it was claimed
+        state = None if self._network.concerns(task) else task.state
+        self._record_parked(task.item, park, now, state, task.state.files.made)
 
-    def _record_parked(self, item: QueueItem, park: Park, now: float | None, state: SearchState | None = None) -> None:
-        """Record that a work is parked. Without `state` its search has not begun, and its progress is as it was claimed."""
+    def _record_parked(
+        self,
+        item: QueueItem,
+        park: Park,
+        now: float | None,
+        state: SearchState | None = None,
+        made: Sequence[str] = (),
+    ) -> None:
+        """Record that a work is parked. Without `state` its progress is as it was claimed."""
         if park.reason is not _TAKEN_OVER.reason:
             self._scheduler.note_parked(item.work_id, park)
         not_before = (now or self._catalog.now()) + park.seconds if park.seconds else 0.0
-        self._recorder.record(endings.parked(item, park, not_before, state, self._pass))
+        self._recorder.record(parked_entry(item, park, not_before, self._by, state, made))
 
     def _on_recorded(self, entries: Sequence[Settled]) -> None:
         """Called by the recorder when entries are durable."""
-        with self._open_lock:
-            for entry, settled in entries:
-                if isinstance(entry, Finished) and settled:
-                    self._result.count(entry)
-                self._open[entry.work_id] -= 1
-                if self._open[entry.work_id] <= 0:
-                    del self._open[entry.work_id]
+        for entry, settled in entries:
+            if isinstance(entry, Finished) and settled:
+                self._result.count(entry)
+        self._open.remove(entry.work_id for entry, _ in entries)
         self._workers.wake()

@@ -32,12 +32,18 @@ _QUICK_S = 0.1  # while requests take no longer than this, some are handed over 
 
 
 class Event(NamedTuple):
-    """What a task needs next, or the error that ends the pass. `allowance`: its permit is free again."""
+    """What a task needs next, or the error that ends the pass. `allowance`: its permit is free again. `send`: the request that
+    was sent; `error`: why it has no whole answer."""
 
     task: Task
     step: Next | BaseException
     allowance: Allowance | None = None
-    sent: bool = False
+    send: Send | None = None
+    error: HttpError | None = None
+
+    @property
+    def sent(self) -> bool:
+        return self.send is not None
 
 
 class WorkerPool:
@@ -65,24 +71,27 @@ class WorkerPool:
         self._threads += 1
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    def has_room(self) -> bool:
-        """Whether a request may be submitted. Where requests are quick there is room for half as many again as there are workers,
-        so that none of them waits for the dispatcher."""
+    def has_room(self, urgent: bool = False) -> bool:
+        """Whether another request can be sent. Where requests are quick there is room for half as many again as there are
+        workers, so that none of them waits for the dispatcher. An urgent one need not wait for transfers under way: it gets a
+        thread of its own, up to as many again as there are workers."""
         if len(self._in_flight) >= self._count and (now := self._clock.monotonic()) >= self._next_look:
             self._next_look, slow = now + _LOOK_S, self._client.wire.watchdog.crawlers()
             self._crawling = {task for task, (send, _) in self._in_flight.items() if id(send) in slow}
             too_many = len(self._crawling) - self._apart - self._count // 4
             if too_many > 0:
                 self._client.wire.watchdog.give_up(too_many, _PATIENCE_S)
-        room = self._count + (self._count // 2 if self._takes_s < _QUICK_S and not self._crawling else 0)
-        return len(self._in_flight) - min(len(self._crawling), self._apart) < room
+        quick = self._takes_s < _QUICK_S and not self._crawling
+        most = 2 * self._count if urgent else self._count + quick * self._count // 2
+        return len(self._in_flight) - min(len(self._crawling), self._apart) < most
 
     def submit(
         self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None = None
     ) -> None:
         """Send a request for which a permit and a token were taken at the moment `granted`."""
         self._in_flight[id(task)] = send, self._clock.monotonic()
-        if self._threads < min(len(self._in_flight), self._count + len(self._crawling)):
+        busy = len(self._in_flight)
+        if self._threads < (busy if task.urgent else min(busy, self._count + len(self._crawling))):
             self._add_thread()
         self._hosts.add(send.host)
         self._jobs.put((task, send, allowance, round(waited_s * 1000), granted))
@@ -134,12 +143,12 @@ class WorkerPool:
             task, send, allowance, waited_ms, granted = job
             step: Next | BaseException
             reply: Reply | HttpError | None
-            sent = False
+            sent, failure = False, None
             try:
                 try:
                     reply = self._client.send(send, allowance, waited_ms, granted)
                 except HttpError as error:
-                    reply = error
+                    reply = failure = error
                 finally:
                     self._client.limiter.leave(allowance)
                 sent = reply is not None  # None: while this request waited, the host was closed or its turn was over
@@ -147,4 +156,4 @@ class WorkerPool:
                 step = self._advance(task, reply)
             except BaseException as error:  # the dispatcher raises it
                 step = error
-            self._inbox.put(Event(task, step, allowance, sent))
+            self._inbox.put(Event(task, step, allowance, send if sent else None, failure))

@@ -27,7 +27,7 @@ from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.reporting import run_files
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, FileHeld, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.resolvers.landing import LandingSettings
-from docstokg_assets.resolvers.registry import ResolverContext, key_of
+from docstokg_assets.resolvers.registry import Resolver, ResolverContext, key_of
 from docstokg_assets.runs.engine_process import EngineProcesses, Joined, Order, shares, wanted_processes
 from docstokg_assets.runs.orphans import delete_files, stale_parts
 from docstokg_assets.runs.planning import Planned, plan_works, store_works
@@ -80,7 +80,7 @@ class DownloadRun:
         self.config_hash = config_hash(self.config)
         self.stop = stop or threading.Event()
         self.folder = self.config.data_root / self.run_id
-        self.resolvers = resolvers_of(self.config)
+        self.resolvers = self._resolvers_of(self.config)
         self._clock = SystemClock()
         self._pdfs = PdfInspector()
         self._taken_urls = {} if joined is None else joined.taken_urls  # kept when a reload replaces the pipeline
@@ -152,19 +152,29 @@ class DownloadRun:
             planned += plan_works(batch, self.resolvers, limits, catalog, lake, now, self.run_id)
         return planned
 
+    def _resolvers_of(self, config: ContentDownloadConfig) -> tuple[Resolver, ...]:
+        return resolvers_of(config)
+
+    def wake(self) -> None:
+        """Make a pass in another thread look for urgent items now."""
+        if self._dispatcher is not None:
+            self._dispatcher.wake()
+
     def drain(
         self,
         scope: WorkScope | None = None,
         *,
         deadline_s: float | None = None,
         max_works: int | None = None,
+        keep_on: bool = False,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> PassResult:
-        """Make one pass over the due works of a scope, or of all. Succeeds with what is finished or parked."""
+        """Make one pass over the due works of a scope, or of all. Succeeds with what is finished or parked. `keep_on`: wait for
+        more when nothing is due, until `stop` is set."""
 
         scope, deadline_s = scope or WorkScope(), deadline_s or self.config.download.deadline_s
         counts = partial(self.services.catalog.queue_counts, scope.year, scope.run_id)
-        alone = self._joined is not None or self.dry_run
+        alone = self._joined is not None or self.dry_run or keep_on or type(self) is not DownloadRun
         count = 1 if alone else wanted_processes(self.config, lambda: counts().queued_due)
         workers = shares(self.config.workers, count) if self._joined is None else [self._joined.workers]
         works = [None] * count if max_works is None else shares(max_works, count)
@@ -197,7 +207,7 @@ class DownloadRun:
                 on_progress=progress,
                 look_s=LOOK_S if count == 1 and self._joined is None else _LOOK_OFTEN_S,
             )
-            result = self._dispatcher.run(deadline_s, works[0])
+            result = self._dispatcher.run(deadline_s, works[0], keep_on)
             return others.result(result, on_progress, *last)
 
     def reload_with(self, load: Callable[[], ContentDownloadConfig]) -> None:
@@ -250,7 +260,7 @@ class DownloadRun:
             return None
         self.config, self.config_hash = config, config_hash(config)
         self._note_configuration()
-        self.resolvers = resolvers_of(config)
+        self.resolvers = self._resolvers_of(config)
         self.services.limiter.replace_settings(config.rate_limit)
         self.services.client.replace_settings(config.http, config.robots)
         self._limit_resolvers()

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Update, bindparam, insert, null, select, upda
 from sqlalchemy import func as sql
 
 from resources.catalog import rows
+from resources.catalog.checked import Checked
 from resources.catalog.codec import to_json
 from resources.catalog.database import (
     insert_missing,
@@ -78,7 +79,7 @@ _SETTLE = PreparedStatement(
 )
 
 
-class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Queries):
+class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Checked, Queries):
     @retry_lost_transactions
     def commit(self, batch: Batch) -> Committed:
         """Make a batch durable, all or nothing, and return what was recorded.

@@ -1,8 +1,10 @@
-"""What is recorded when a work ends or is parked, made from its task. Plain data; the recorder makes it durable."""
+"""What a pass records of its works in the catalog: how they finished, or until when they are parked."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from docstokg_assets.engine.request_queues import Park, Task
 from docstokg_assets.engine.search_state import NextTry, SearchState
@@ -10,15 +12,24 @@ from resources.catalog.rows import Finished, Parked, QueueItem
 from resources.records import DownloadOutcome
 
 
-class Pass(NamedTuple):
-    """Who records: the process, and the run with its configuration."""
+@dataclass(frozen=True, slots=True)
+class RecordedBy:
+    """The pass that records something."""
 
-    owner: str
     run_id: str
+    owner: str
     config_hash: str
 
 
-def finished(task: Task, outcome: DownloadOutcome, following: NextTry, next_group: str | None, by: Pass) -> Finished:
+def finished_entry(
+    task: Task,
+    outcome: DownloadOutcome,
+    following: NextTry,
+    next_group: str | None,
+    by: RecordedBy,
+    result: Mapping[str, Any] | None = None,
+) -> Finished:
+    """The end of a work, with the time of its next try if there is one. `result`: the row of an ingest item."""
     state = task.state
     return Finished(
         work_id=task.item.work_id,
@@ -40,20 +51,22 @@ def finished(task: Task, outcome: DownloadOutcome, following: NextTry, next_grou
         made=tuple(state.files.made),
         superseded=state.files.superseded_by(outcome),
         lost_file=state.replaces is not None,
+        result=result,
     )
 
 
-def parked(item: QueueItem, park: Park, not_before: float, state: SearchState | None, by: Pass) -> Parked:
-    """Without `state` its search has not begun, and its progress is as it was claimed."""
-    progress: dict[str, Any] = state.to_json() if state else item.progress or {}
+def parked_entry(
+    item: QueueItem, park: Park, not_before: float, by: RecordedBy, state: SearchState | None, made: Sequence[str]
+) -> Parked:
+    """A work that is given back. Without `state` its progress is as it was claimed. `made`: files that its search has stored."""
     return Parked(
         work_id=item.work_id,
-        progress=progress,
+        progress=state.to_json() if state else item.progress or {},
         next_group=park.group,
         not_before=not_before,
         reason=park.reason,
         owner=by.owner,
         plan_hash=(state.plan_hash if state else None) or item.plan_hash,
         claimed_plan_hash=item.plan_hash,
-        made=tuple(state.files.made) if state else (),
+        made=tuple(made),
     )
