@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
 from docstokg_assets.lake.connection import fetch_dicts
+from docstokg_assets.lake.retention import removed_until
 from docstokg_assets.lake.views import every_row, open_lake
 from resources.catalog.catalog import Catalog
 from resources.lake.files import LakeFiles
@@ -54,8 +55,8 @@ def works_of_year(lake: LakeFiles, year: int) -> Iterator[Work]:
 
 def attempts_of_work(catalog: Catalog, lake: LakeFiles, work_id: str, year: int | None) -> list[AttemptRecord]:
     """All attempts for a work, by time. The catalog does not index attempts by work: if a year has many, the exported ones are
-    read from the lake."""
-    if not catalog.has_more_attempts(year, _MANY_ATTEMPTS):
+    read from the lake. So they are if old ones were removed from the catalog."""
+    if not removed_until(catalog) and not catalog.has_more_attempts(year, _MANY_ATTEMPTS):
         return catalog.attempts_of(work_id, year)
     newer = catalog.attempts_of(work_id, year, after=catalog.export_position("lake.attempts"))
     with open_lake(lake, years=(year or 0,)) as con:
