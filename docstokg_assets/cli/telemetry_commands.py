@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from docstokg_assets.cli.data_folder import open_catalog, require_catalog, require_run, run_and_root
-from docstokg_assets.cli.exits import fail
+from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import Load, RunOption, YearOption, with_settings
 from docstokg_assets.cli.run_session import disk_errors
 from docstokg_assets.config import resolvers_of
+from docstokg_assets.lake.retention import rebuild_manifest, removed_until
 from docstokg_assets.lake.views import export_new_rows, write_telemetry_duckdb
-from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, rebuild_manifest
+from docstokg_assets.lake.writer import SCHEMAS, LakeWriter
 from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
 from docstokg_assets.reporting.run_files import rebuild_lines, write_account
 from docstokg_assets.reporting.sinks import FileHeld
@@ -90,6 +91,12 @@ def rebuild(load: Load, run: RunOption = None) -> None:
                 typer.echo(f"lake: {done}", err=True)
             write_telemetry_duckdb(lake)
             typer.echo(f"lake: {written.attempts:,} attempts, {written.outcomes:,} outcomes", err=True)
+            if written.only_here:
+                typer.echo(f"lake: {written.only_here:,} older attempts, which only the lake has, were kept", err=True)
+            if written.lost:
+                for place in written.lost:
+                    print_error(f"{place} is damaged. Attempts that only it had are lost; restore it from a backup.")
+                raise typer.Exit(INCOMPLETE)
 
 
 @app.command()
@@ -119,6 +126,11 @@ def _rebuild(catalog: Catalog, run: Run, folder: Path, last_rows: int) -> None:
     living = f"{run.run_id}: may still be running, so its files are left unchanged"
     if run.finished_at is None and not was_cut_off(catalog, run):
         typer.echo(living, err=True)
+        return
+    if run.started_at <= removed_until(catalog):
+        typer.echo(
+            f"{run.run_id}: some of its attempts are only in the lake, so its files are left unchanged", err=True
+        )
         return
     try:
         count = rebuild_lines(catalog, folder, run)

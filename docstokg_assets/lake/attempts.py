@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from resources.catalog.exports import REMOVED_UNTIL
 from resources.records import AttemptRecord, Reason, Status
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def attempts_of_work(
     catalog: Catalog, open_files: Callable[[], LakeFiles], work_id: str, year: int | None
 ) -> list[AttemptRecord]:
     """All attempts for a work, by time. The catalog does not index attempts by work: if a year has many, the exported ones are
-    read from the lake."""
-    if not catalog.has_more_attempts(year, _MANY_ATTEMPTS):
+    read from the lake. So they are if old ones were removed from the catalog."""
+    if not catalog.export_position(REMOVED_UNTIL) and not catalog.has_more_attempts(year, _MANY_ATTEMPTS):
         return catalog.attempts_of(work_id, year)
     from docstokg_assets.lake.connection import fetch_dicts
     from docstokg_assets.lake.views import every_row, open_lake

@@ -88,14 +88,12 @@ class LakeWriter:
         """As `append`, for pages of columns, with `year` among the columns."""
         parts: dict[int, str] = {}
         writers: dict[int, pq.ParquetWriter] = {}
-        columns, schema = LAKE_TABLES[table].columns_in(Into.LAKE), SCHEMAS[table]
+        schema = SCHEMAS[table]
         name = f"part-{ULID()}.parquet"
         with ExitStack() as stack:
             for page in pages:
                 years = pa.array([year or 0 for year in page["year"]], pa.int64())
-                batch = pa.RecordBatch.from_arrays(
-                    [_array(column, page[column.name]) for column in columns], schema=schema
-                )
+                batch = to_batch(table, page)
                 for year in years.unique().to_pylist():
                     if year not in writers:
                         parts[year] = f"{table}/year={year}/{name}"
@@ -216,6 +214,12 @@ def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iter
         yield {name: [row.get(name) for row in batch] for name in names}
 
 
+def to_batch(table: str, page: Columns) -> pa.RecordBatch:
+    """A page of columns as it is written, without the year."""
+    columns = LAKE_TABLES[table].columns_in(Into.LAKE)
+    return pa.RecordBatch.from_arrays([_array(column, page[column.name]) for column in columns], schema=SCHEMAS[table])
+
+
 def _array(column: Column, cells: Sequence[Any]) -> pa.Array:
     """Convert values of records, or of the catalog: seconds, 0 and 1, JSON, an empty text for no run."""
     match column.type:
@@ -269,11 +273,11 @@ def export_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
     """Export all rows since the last export as new parts, then save the new positions. One exporter runs at a time; others wait
     for it and export what is left."""
     with catalog.export_turn():
-        return _export(catalog, lake, *(catalog.export_position(name) for name in _POSITIONS))
+        return export_rows(catalog, lake, *(catalog.export_position(name) for name in _POSITIONS))
 
 
 @rare_collections()
-def _export(
+def export_rows(
     catalog: Catalog, lake: LakeWriter, after_attempt: int, after_outcome: int, *, anew: bool = False
 ) -> Exported:
     """`anew`: all rows are in these parts, so set the positions even if another process has exported meanwhile."""
@@ -298,17 +302,6 @@ def _with_meta(page: Columns) -> Columns:
     """The page with the columns that the catalog stores in the outcome's `meta`."""
     metas = _parsed(page["meta"])
     return {**page, **{c.name: [meta.get(c.name, _ABSENT.get(c.type)) for meta in metas] for c in _IN_META}}
-
-
-def rebuild_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
-    """Export all attempts and outcomes again, regardless of saved positions. Old parts are removed after the new ones are
-    written, so a reader always sees each row."""
-    with catalog.export_turn():
-        old = [*lake.files.parts("attempts"), *lake.files.parts("outcomes")]
-        exported = _export(catalog, lake, 0, 0, anew=True)
-        for part in old:
-            lake.files.remove(part)
-    return exported
 
 
 _POSITIONS = ("lake.attempts", "lake.outcomes")

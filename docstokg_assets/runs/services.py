@@ -12,6 +12,7 @@ from typing import Any
 
 from docstokg_assets.config import ContentDownloadConfig, config_hash, require_contact
 from docstokg_assets.engine.recorder import Recorder
+from docstokg_assets.lake.retention import remove_old_attempts
 from docstokg_assets.lake.views import export_new_rows
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.reporting.sinks import SinkSet
@@ -54,6 +55,8 @@ class Services:
     def export_lake(self) -> tuple[int, int]:
         """Export the rows past the last export as Parquet: (attempts, outcomes)."""
         exported = export_new_rows(self.catalog, self.lake.files)
+        if (days := self.config.storage.keep_attempts_days) is not None:
+            remove_old_attempts(self.catalog, self.lake.files, days)
         return exported.attempts, exported.outcomes
 
 

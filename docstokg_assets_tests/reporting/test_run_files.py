@@ -11,8 +11,9 @@ import duckdb
 import pytest
 
 from docstokg_assets.engine.recorder import Recorder
+from docstokg_assets.lake.retention import rebuild_manifest
 from docstokg_assets.lake.views import open_lake
-from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, export_manifest, rebuild_manifest
+from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, export_manifest
 from docstokg_assets.reporting.run_files import rebuild_lines, summary_of_run, write_account
 from docstokg_assets.reporting.sinks import CsvSink, JsonlSink, SinkSet
 from resources.catalog.catalog import Catalog

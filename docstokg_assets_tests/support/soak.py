@@ -41,6 +41,8 @@ WOKEN_S = 1.0  # a request that arrives so soon after its process was woken was 
 START_S = 40.0  # disturbances begin when the first work is finished, or after so long
 END_S = 30.0  # time to end in order after SIGTERM
 CHILD_S = 5.0  # time for its children to end after it
+# each start of `pull` lists the works again, until OpenAlex's daily budget is spent
+BUDGET_SPENT = "api.openalex.org asked for no requests until later"
 STALE_S = 100_000.0  # so old are the parts of killed processes made before the last run, which has to remove them then
 
 Kind = Literal["stop", "long stop", "kill", "full disk", "clock step", "database freeze", "database restart"]
@@ -507,9 +509,13 @@ class Soak:
         for part in self.data_root.glob(f"*/{PART_PREFIX}*"):
             then = part.stat().st_mtime - STALE_S
             os.utime(part, (then, then))
+        end = time.monotonic() + self.plan.drain_s
         last = self._start(SLOTS[0])
         with suppress(subprocess.TimeoutExpired):
             last.process.wait(self.plan.drain_s)
+            if BUDGET_SPENT in last.log.read_text(errors="replace"):  # all works are listed by then
+                last = self._start(SLOTS[1])
+                last.process.wait(max(1.0, end - time.monotonic()))
         if not self._has_ended(last):
             words = f"{last.log.name}: {last.last_words()}"
             self.result.find(f"the last run ends within {self.plan.drain_s:.0f} s", words)
@@ -533,7 +539,8 @@ class Soak:
         ended = one.ended or time.monotonic()
         outage = any(start < ended and one.began < end + 60 for start, end in self.outages)
         without_catalog = one.slot.name == "resume" and "there is no" in text
-        allowed = {0: True, 3: True, -signal.SIGKILL: True, 4: outage, 2: outage or without_catalog}
+        refused = one.slot.name == "pull" and BUDGET_SPENT in text
+        allowed = {0: True, 3: True, -signal.SIGKILL: True, 4: outage, 2: outage or without_catalog or refused}
         return allowed.get(code, code in (130, -signal.SIGTERM) and one.asked_to_end)
 
     def _judge_limits(self) -> None:

@@ -4,14 +4,15 @@ file of its own (`manifest.sqlite3`)."""
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, delete, select, text, tuple_
 
 from resources.catalog.database import (
     Database,
@@ -25,8 +26,14 @@ from resources.catalog.database import (
 from resources.catalog.engines import sqlite_engine
 from resources.catalog.errors import CatalogError, translate_catalog_errors
 from resources.catalog.schema import artifacts, attempts, catalog_entries, exports, run_works, runs
+from resources.scope import INGEST_YEAR
 
 TURN_S = 600.0
+REMOVED, REMOVED_UNTIL = (
+    "lake.attempts_removed",
+    "lake.attempts_removed_until",
+)  # exported and removed: number, epoch seconds
+OF_WORKS = attempts.c.year.is_(None) | (attempts.c.year != INGEST_YEAR)  # others are exported with their results
 _TURN = 0x6578706F  # the advisory lock for exporting
 _SLICED = (runs, run_works, attempts, artifacts, catalog_entries)  # the tables of a slice, besides meta
 _PAGE = 1_000
@@ -55,6 +62,22 @@ class Exports(Database):
         rows = [{"name": name, "position": after, "updated_at": now} for name, (_, after) in sorted(moves.items())]
         connection.execute(upsert(exports, ["position", "updated_at"]), rows)
         return True
+
+    @write_transaction
+    def remove_attempts(self, connection: Connection, up_to: int, until: float) -> int:
+        """Remove exported attempts up to a number, the last of which was made at `until`; returns how many."""
+        gone = connection.execute(delete(attempts).where(attempts.c.id <= up_to, OF_WORKS)).rowcount
+        before = connection.scalar(select(exports.c.position).where(exports.c.name == REMOVED_UNTIL)) or 0
+        notes = {REMOVED: up_to, REMOVED_UNTIL: max(before, math.ceil(until))}
+        rows = [{"name": name, "position": at, "updated_at": now_of(connection)} for name, at in notes.items()]
+        connection.execute(upsert(exports, ["position", "updated_at"]), rows)
+        return gone
+
+    def known_attempts(self, keys: Iterable[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
+        """Those of these attempts (run, worker, number) that are in the catalog."""
+        key = tuple_(attempts.c.run_id, attempts.c.worker_id, attempts.c.seq)
+        found = self._rows_by_portions(select(attempts.c.run_id, attempts.c.worker_id, attempts.c.seq), key, keys)
+        return {(row["run_id"], row["worker_id"], row["seq"]) for row in found}
 
     @contextmanager
     def export_turn(self) -> Iterator[None]:

@@ -12,14 +12,14 @@ from sqlalchemy import func as sql
 
 from resources.catalog.claims import in_scope, year_is
 from resources.catalog.database import Database, read_transaction, slow_read_transaction
+from resources.catalog.exports import OF_WORKS
 from resources.catalog.rows import Artifact, CountUpTo, Entry, OutcomeCount, StoredAttempt
 from resources.catalog.schema import artifacts, attempts, catalog_entries, run_works
 from resources.records import AttemptRecord, Classification, Kind, Reason, Status
-from resources.scope import INGEST_YEAR, Years
+from resources.scope import Years
 
 Columns = Mapping[str, Sequence[Any]]  # no columns at all when there are no rows
 _ENTRIES = select(catalog_entries)
-_OF_WORKS = attempts.c.year.is_(None) | (attempts.c.year != INGEST_YEAR)
 
 
 class Queries(Database):
@@ -104,7 +104,7 @@ class Queries(Database):
         def counted(key: Column[int], most: int) -> CountUpTo:
             whole = select(sql.count()).select_from(key.table).where(*in_scope(key.table, year, None))
             if key.table is attempts:
-                whole = whole.where(_OF_WORKS)
+                whole = whole.where(OF_WORKS)
             return CountUpTo(connection.scalar(whole.where(key <= most)) or 0, connection.scalar(whole) or 0)
 
         return counted(attempts.c.id, attempt), counted(catalog_entries.c.revision, revision)
@@ -144,7 +144,7 @@ class Queries(Database):
     def attempt_columns_after(self, position: int, limit: int) -> Columns:
         """The same rows as `attempts_after`, column by column and as they are stored; faster for very many. Without those of
         ingest items, which are exported with their results."""
-        return self._columns(select(attempts).where(_OF_WORKS), attempts.c.id, position, limit)
+        return self._columns(select(attempts).where(OF_WORKS), attempts.c.id, position, limit)
 
     def attempts_of(self, work_id: str, year: int | None, after: int = 0) -> list[AttemptRecord]:
         """All attempts for a work after a position, in their order, including those made for several works at once. Uses the

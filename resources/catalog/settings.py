@@ -31,6 +31,12 @@ class StorageSettings(Section):
         le=100,
         description="most connections of a process to its catalog; threads that find none free wait for one",
     )
+    keep_attempts_days: int | None = Field(
+        None,
+        ge=1,
+        description="days after which attempts are removed from the catalog, once they are in the lake, which is then their only "
+        "copy; all are kept when not set",
+    )
 
     @model_validator(mode="after")
     def _server_is_named(self) -> StorageSettings:
