@@ -236,6 +236,7 @@ def curl(race: Race) -> list[str]:
 def content(race: Race, processes: int) -> list[str]:
     settings = {
         "workers": AT_ONCE,
+        "processes": processes,
         "http": {
             "contact_email": "benchmark@library-of-tests.edu",
             "allow_http_hosts": ["127.0.0.1"],
@@ -244,8 +245,6 @@ def content(race: Race, processes: int) -> list[str]:
         "rate_limit": {"policies": {"*": "100000/second burst 10000"}, "concurrency": {"*": None}},
         "download": {"max_bytes": 2**30},
     }
-    if processes > 1:
-        settings["processes"] = processes
     config = race.out.parent / "content.yaml"
     config.write_text(yaml.safe_dump(settings))
     program = str(Path(sys.executable).with_name("content"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
-import itertools
 import os
 import secrets
 import stat
@@ -118,13 +117,12 @@ class FileSystemStore(ArtifactStore):
     def __init__(self, root: Path, layout: str = "readable") -> None:
         self.root, self.layout = root, layout
         self._kept_open = _KeptOpen(root)
-        self._token, self._numbers = secrets.token_hex(12), itertools.count()  # together unique among all processes
         with translate_errors(OSError, partial(_store_error, root)):
             root.mkdir(parents=True, exist_ok=True)
         self.begin("").discard()  # a root that cannot be written to is known now, not after the first download
 
     def begin(self, folder: str) -> PartFile:
-        name = f"{PART_PREFIX}{self._token}-{os.getpid()}-{next(self._numbers)}"
+        name = PART_PREFIX + secrets.token_hex(12)
         relative_path = "/".join(filter(None, (CAS if self.layout == CAS else folder, name)))
         with self._at(relative_path, create=True) as (opened, name):
             fd = os.open(name, _NEW_FILE, 0o666, dir_fd=opened)

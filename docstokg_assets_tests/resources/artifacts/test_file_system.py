@@ -253,3 +253,11 @@ def test_a_folder_that_another_process_has_just_made_is_durable_before_a_file_in
     part.write(b"%PDF")
     store.commit(part, "PDF/2024/b.pdf", hashlib.sha256(b"%PDF").hexdigest())
     assert folders[0] not in synced and folders[1] not in synced, "once for each process"
+
+
+def test_a_folder_that_was_moved_away_is_not_written_to_any_more(store: FileSystemStore) -> None:
+    put(store, "PDF/first.pdf", b"x")
+    (store.root / "PDF").rename(store.root / "moved")
+    put(store, "PDF/second.pdf", b"y")
+    assert [path.name for path in (store.root / "PDF").iterdir()] == ["second.pdf"]
+    assert [path.name for path in (store.root / "moved").iterdir()] == ["first.pdf"]
