@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from docstokg_assets.defs import checks, jobs, schedules, sensors
+from docstokg_assets.defs.assets import ingest
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.assets.openalex_works import openalex_works
@@ -23,11 +24,16 @@ def _with_code_references(assets: Sequence[dg.AssetsDefinition]) -> list[dg.Asse
 
 
 defs = dg.Definitions(
-    assets=_with_code_references([openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics]),
-    asset_checks=checks.ALL,
-    jobs=[jobs.collect_year, jobs.continue_year, jobs.check_year, jobs.drain],
+    assets=_with_code_references(
+        [
+            *(openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics),
+            *(ingest.ingest_requests, ingest.ingest_results),
+        ]
+    ),
+    asset_checks=[*checks.ALL, ingest.every_request_is_answered],
+    jobs=[jobs.collect_year, jobs.continue_year, jobs.check_year, jobs.drain, ingest.ingest_pass],
     schedules=[schedules.rolling_audit],
-    sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary],
+    sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary, ingest.ingest_due],
     resources={
         "catalog": CatalogResource(),
         "artifact_store": ArtifactStoreResource(),

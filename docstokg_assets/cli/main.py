@@ -21,6 +21,7 @@ COMMANDS = {
     "pull": ("run_commands", "Find and download the full text of works."),
     "run": ("run_commands", "Same as `pull`."),
     "resume": ("resume_commands", "Continue with queued works, and retry failed ones."),
+    "ingest": ("ingest_commands", "Save the file behind a URL; load and run ingest requests."),
     "report": ("report_commands", "Show yield, speed and reasons of failures."),
     "query": ("report_commands", "Query the Parquet telemetry with DuckDB, read-only."),
     "catalog": ("catalog_commands", "Read the catalog: figures, and read-only SQL."),

@@ -23,7 +23,8 @@ continue_year = dg.define_asset_job(
 )
 check_year = dg.define_asset_job(
     "check_year",
-    dg.AssetSelection.assets(manifest_parquet, run_metrics).without_checks() | dg.AssetSelection.all_asset_checks(),
+    dg.AssetSelection.assets(manifest_parquet, run_metrics).without_checks()
+    | dg.AssetSelection.checks_for_assets(openalex_works, resolver_plans, *_REST),
     description="Checks a year again: reads stored files, exports, measures, and evaluates all checks. Sends no request.",
 )
 

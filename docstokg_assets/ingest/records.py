@@ -6,6 +6,7 @@ Fields that the schema does not name are kept and come back with the result.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -22,6 +23,7 @@ from resources.http.settings import HttpSettings
 MAX_URL_CHARACTERS = 1_500
 _MAX_URL_BYTES = 2_000  # with the other parts of the key, less than PostgreSQL's limit for a row of an index
 MAX_REQUEST_BYTES = 1_000_000
+_USUAL_URL = re.compile(r"https?://([a-z0-9.-]+)(?:/[\x21-\x7e]*)?")
 SEARCHED_TYPES = ("pdf", "xml", "html")  # others get the result `not-implemented`
 
 
@@ -151,12 +153,22 @@ _BASE_URLS = {
 
 
 def _check_url(url: str, http: HttpSettings | None) -> None:
-    if len(url.encode("utf-8", "replace")) > _MAX_URL_BYTES:
+    if not url.isascii() and len(url.encode("utf-8", "replace")) > _MAX_URL_BYTES:
         raise InvalidRequest([f"base_url: longer than {_MAX_URL_BYTES:,} bytes"])
+    settings = http or _default_http()
+    usual = _USUAL_URL.fullmatch(url)  # the guard looks at such a URL's host only, and hosts come again and again
     try:
-        guarded_url(url, http or _default_http())
+        if usual is None:
+            guarded_url(url, settings)
+        else:
+            _check_host(usual[1], settings.allow_private_hosts)
     except HttpError as error:
         raise InvalidRequest([f"base_url: {error}"]) from None
+
+
+@lru_cache(65_536)
+def _check_host(host: str, allowed: tuple[str, ...]) -> None:
+    guarded_url(f"https://{host}/", HttpSettings(allow_private_hosts=allowed))
 
 
 @lru_cache(1)

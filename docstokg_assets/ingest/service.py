@@ -17,13 +17,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from docstokg_assets.config import ContentDownloadConfig
-from docstokg_assets.domain.works import FetchOrder, Work
 from docstokg_assets.ingest.archive import ARCHIVE_HOST
 from docstokg_assets.ingest.records import (
     PENDING,
@@ -96,30 +95,31 @@ class IngestService:
 
     def row(self, request: IngestRequest, lane: Lane) -> IngestRow:
         """What the catalog stores for a request."""
-        stored = IngestRow(
-            request.item_id,
-            request.ingest_type,
-            request.base_url,
-            request.link_source or "url",
-            request.link_source_id or "-",
-            request.ingest_request_source,
-            request.release_stage,
-            orjson.dumps(request.to_json(), default=str).decode(),
-            int(lane),
-            None,
-        )
-        if request.ingest_type not in SEARCHED_TYPES:
-            message = f"ingest type {request.ingest_type!r} is not implemented; pdf, xml and html are"
-            return replace(stored, answer={"hit": False, "status": NOT_IMPLEMENTED, "error_message": message})
+        item, kind, answer = request.item_id, request.ingest_type, None
         routes, age = self.config.ingest.routes_of(lane, force_recrawl=request.force_recrawl), request.max_age_days
+        record: str | None = None
+        if kind in SEARCHED_TYPES:  # as Work.to_json writes it
+            order = {"type": kind, "routes": routes, "max_age_days": age}
+            record = orjson.dumps({"work_id": item, "urls": [request.base_url], "ingest": order}).decode()
+        else:
+            message = f"ingest type {kind!r} is not implemented; pdf, xml and html are"
+            answer = {"hit": False, "status": NOT_IMPLEMENTED, "error_message": message}
         live = routes[0] == "live"
-        work = Work(request.item_id, urls=(request.base_url,), ingest=FetchOrder(request.ingest_type, routes, age))
-        return replace(
-            stored,
-            record=orjson.dumps(work.to_json()).decode(),
+        return IngestRow(
+            item_id=item,
+            ingest_type=kind,
+            base_url=request.base_url,
+            link_source=request.link_source or "url",
+            link_source_id=request.link_source_id or "-",
+            ingest_request_source=request.ingest_request_source,
+            release_stage=request.release_stage,
+            request=orjson.dumps(request.to_json(), default=str).decode(),
+            lane=int(lane),
+            record=record,
             plan_hash=f"ingest {' '.join(routes)} {age or ''}".strip(),
             next_group=self._group_of(host_of(request.base_url), Role.ARTIFACT) if live else self._archive_group,
             again_after_s=0.0 if request.force_recrawl else age * _DAY_S if age is not None else None,
+            answer=answer,
         )
 
     def _need_room(self, count: int) -> None:

@@ -223,3 +223,12 @@ def rule_of(status: str, *, code: int | None = None, route: str | None = None) -
         status in _FRESH_MAY_HELP and route == "archive"
     )
     return rule._replace(ending=Ending.RETRYABLE, pace=Pace.DAYS) if fresh else rule
+
+
+def statuses_markdown() -> str:
+    """The table of docs/ingest.md."""
+    rows = [
+        f"| `{status}` | {rule.ending}{f', {rule.pace}' if rule.pace else ''} | {rule.meaning} |"
+        for status, rule in STATUSES.items()
+    ]
+    return "\n".join(["| Status | Ending | Meaning |", "|--|--|--|", *rows])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from ulid import ULID
 
@@ -87,7 +87,7 @@ class DownloadRun:
         self._reload: Callable[[], ContentDownloadConfig] | None = None
         self._dispatcher: Dispatcher | None = None
 
-    def __enter__(self) -> DownloadRun:
+    def __enter__(self) -> Self:
         catalog = self.services.catalog
         catalog.patience.end_with(self.stop)
         before = catalog.run(self.run_id)

@@ -9,9 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
+from docstokg_assets.runs.services import open_services
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets_tests.ingest.flow import ingest, linking, page
 from docstokg_assets_tests.support.configs import ConfigFor
+from resources.scope import INGEST_YEAR
 
 SANDBOX: dict[str, Any] = {"works_per_year": 5, "years": (2024, 2024), "enforce_limits": False}
 URL = "https://journal.press.org/article/1.pdf"
@@ -293,3 +295,45 @@ def test_one_url_of_many_requests_is_fetched_once_and_answers_all(box: Sandbox, 
     assert [result.status for result in results] == ["success"] * 5
     assert [result.request["link_source_id"] for result in results] == list("01234")
     assert len(paths(box, "journal.press.org")) == 1
+
+
+@pytest.mark.requirement("ING-9")
+def test_ingest_reaches_no_table_of_works_in_the_lake(box: Sandbox, config_for: ConfigFor) -> None:
+    """Attempts are recorded in the catalog; yield, coverage and checks are computed from the lake and never see them."""
+    box.place({"url": URL, "pdf": 1})
+    config = config_for(box)
+    ingest(config, {"base_url": URL})
+    with open_services(config) as services:
+        recorded = services.catalog.attempts_after(0, 100)
+        assert {stored.record.year for stored in recorded if stored.record.work_id} == {INGEST_YEAR}
+        exported, outcomes = services.export_lake()
+        robots = sum(stored.record.work_id is None for stored in recorded)
+        assert (exported, outcomes) == (robots, 0)
+        assert services.catalog.counted_up_to(0, 10**9, 10**9)[1] == (0, 0)
+        assert [file.kind for file in services.catalog.artifacts_after(0, 10)] == ["pdf"]
+        assert services.catalog.claim("me", 10, 60).items == []
+
+
+@pytest.mark.requirement("ING-3")
+def test_the_hard_publishers_of_the_design(box: Sandbox, config_for: ConfigFor) -> None:
+    """Their pages as they are on the web: a PDF behind a page, or a wall that is recognised."""
+    acs, oup = (
+        "https://pubs.acs.org/doi/10.1021/acs.1",
+        "https://academic.oup.com/jes/article/3/Supplement_1/SUN-203/5484104",
+    )
+    jcancer = "http://www.jcancer.org/v10p4038.htm"
+    box.place(
+        {
+            "url": acs,
+            "body": page('<a class="article__btn__secondary" href="/doi/pdf/10.1021/acs.1">PDF</a>', "", "ACS"),
+        },
+        {"url": "https://pubs.acs.org/doi/pdf/10.1021/acs.1", "pdf": 1},
+        {"url": oup, "body": linking("https://academic.oup.com/jes/article-pdf/3/1/5484104/x.pdf")},
+        {"url": "https://academic.oup.com/jes/article-pdf/3/1/5484104/x.pdf", "pdf": 2},
+        {"url": "https://www.jcancer.org/v10p4038.htm", "body": linking("/v10p4038.pdf")},
+        {"url": "https://www.jcancer.org/v10p4038.pdf", "pdf": 3},
+    )
+    urls = (acs, oup, jcancer, COOKIE, CAPTCHA)
+    results = ingest(config_for(box), *({"base_url": url} for url in urls))
+    assert [result.status for result in results] == ["success"] * 3 + ["blocked-cookie", "blocked-captcha"]
+    assert paths(box, "utpjournals.press") == paths(box, "www.osapublishing.org") == []

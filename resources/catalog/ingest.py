@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Table, Update, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Table, Update, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from resources.catalog.claims import AGAIN, ranges, ready_keys, to_wake
@@ -174,6 +174,39 @@ class Ingest(Numbers):
         if touched:  # whoever follows the results by revision sees that one more request is answered
             _touch(connection, sorted(touched))
         return len(new), reopened
+
+    def retry_ingest(self, older_than_s: float, statuses: Sequence[str], limit: int | None = None) -> int:
+        """Make items due again whose result has one of these statuses (a `*` at the end stands for any rest), is no hit, and is
+        older than this; the oldest first. Returns how many."""
+        total = 0
+        while limit is None or total < limit:
+            size = _PAGE if limit is None else min(_PAGE, limit - total)
+            reopened = self._retry_ingest(older_than_s, statuses, size)
+            total += reopened
+            if reopened < size:
+                break
+        return total
+
+    @write_transaction
+    def _retry_ingest(self, connection: Connection, older_than_s: float, statuses: Sequence[str], limit: int) -> int:
+        now, c = now_of(connection), ingest_file_result.c
+        wanted = [c.status.startswith(s[:-1], autoescape=True) if s.endswith("*") else c.status == s for s in statuses]
+        old = (c.hit == 0, c.updated <= now - older_than_s, or_(*wanted))
+        waits = (queue.c.state.in_(("done", "retry")), queue.c.work_id == c.item_id)
+        found = select(queue.c.work_id).where(_INGEST, *waits, *old).order_by(c.updated).limit(limit)
+        ids = list(connection.execute(found).scalars())
+        again = update(queue).where(queue.c.work_id.in_(ids), queue.c.state != "leased")
+        return connection.execute(again.values(**AGAIN, progress=None, updated_at=now)).rowcount if ids else 0
+
+    @slow_read_transaction
+    def unanswered_ingest(self, connection: Connection, older_than_s: float) -> int:
+        """Requests older than this that have neither a result nor an item that is due, held or waiting. There should be none."""
+        r, c, now = ingest_request.c, ingest_file_result.c, now_of(connection)
+        result = exists().where(c.ingest_type == r.ingest_type, c.base_url == r.base_url)
+        old = select(ingest_request).where(r.created < now - older_than_s, ~result).subquery()
+        waiting = select(func.count()).select_from(queue).where(_INGEST, queue.c.state != "done")
+        unanswered = connection.scalar(select(func.count()).select_from(old)) or 0
+        return 0 if unanswered == 0 or connection.scalar(waiting) else unanswered
 
     # results
 
