@@ -121,7 +121,9 @@ PLANS = Table(
     (
         Column("work_id", TEXT, LAKE, "the work", origins=("works.work_id",)),
         Column("position", INT, LAKE, "the place in the order of trying, from 0"),
-        Column("tier", TEXT, LAKE, "direct_oa, doi_redirect, landing_scrape or wayback", origins=_CHOICE),
+        Column(
+            "tier", TEXT, LAKE, "direct_oa, doi_redirect, landing_scrape, publisher_key or wayback", origins=_CHOICE
+        ),
         Column("resolver", TEXT, LAKE, "the resolver that names the copy, or must be queried", origins=_CHOICE),
         Column("deferred", FLAG, LAKE, "whether the resolver must be queried first", origins=_CHOICE),
         Column("url", TEXT, LAKE, "the copy; empty where the resolver must be queried", origins=_COPIES),

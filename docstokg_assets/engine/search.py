@@ -29,12 +29,12 @@ from docstokg_assets.engine.download import (
     still_current,
     stream_candidate_payload,
 )
-from docstokg_assets.engine.landing_pages import as_declared, recovered_files, sent_as
+from docstokg_assets.engine.landing_pages import as_declared, recovered_files, sent_as, wall_in
 from docstokg_assets.engine.search_state import Failure, SearchState, conclude, error_details
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.landing.extract import Found, extract
 from docstokg_assets.landing.repositories import recover
-from docstokg_assets.landing.walls import recognise_wall, wall_at
+from docstokg_assets.landing.walls import wall_at
 from docstokg_assets.resolvers.api import license_name
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult, make_plan
 from resources.artifacts.quarantine import Quarantine
@@ -49,7 +49,6 @@ from resources.records import Classification, DownloadOutcome, Ending, Kind, Rea
 _GONE = frozenset({404, 410})
 _UNWELCOME = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
 _UNKNOWN = "unknown"
-_WALL_BYTES = 65_536  # of a page, in which a wall is looked for
 Search = Generator[Request | ConcurrentQueries, Any, DownloadOutcome]
 
 
@@ -190,7 +189,8 @@ class _WorkSearch:
         parked meanwhile asks again."""
         state, dead = self.state, self.state.dead_files()
         guarded = tuple(url for url, failure in dead.items() if failure.is_guarded)
-        context = replace(self.shared.context, dead_urls=tuple(dead), guarded_urls=guarded)
+        unlicensed = self.shared.settings.wants_license(_UNKNOWN)
+        context = replace(self.shared.context, dead_urls=tuple(dead), guarded_urls=guarded, takes_unlicensed=unlicensed)
         begun: list[str] = []
         queries = [query(self.shared.resolvers[name], self.work, context, begun) for name in names]
         results: Sequence[ResolverResult]
@@ -204,6 +204,8 @@ class _WorkSearch:
                 state.add_to_chain(name)
             for candidate in result.candidates:
                 state.add(state.with_rights(candidate))
+            if result.delivered is not None:
+                state.delivered[result.candidates[0].key] = result.delivered
             if not result.candidates and result.reason is not Reason.OK:
                 details: dict[str, Any] = {"until": result.until, "host": result.host, "note": result.note}
                 resolver = self.shared.resolvers[name]
@@ -308,9 +310,9 @@ class _WorkSearch:
             yield from self._read_page(candidate, response, stream.page)
             return None
         resolver = self.shared.resolvers.get(candidate.resolver)
-        refusal = resolver.refuses(candidate, response) if resolver is not None and response.ok else None
+        refusal = resolver.refuses(candidate, response) if resolver is not None else None
         if candidate.guessed and stream is not None and stream.kind not in (Kind.PDF, Kind.PDF_UNKNOWN):
-            refusal = _wall(response, stream.page) or Reason.UNEXPECTED_CT, ""
+            refusal = wall_in(response, stream.page) or Reason.UNEXPECTED_CT, ""
         if refusal is not None:
             if stream is not None:
                 stream.discard()
@@ -321,7 +323,7 @@ class _WorkSearch:
         validator = strict(validator) if doubtful and validator is not None else validator
         outcome = self._finalize(candidate, response, validator=validator, quarantine=self.shared.quarantine)
         if not outcome.ok:
-            reason = _wall(response, response.body) or outcome.reason
+            reason = wall_in(response, response.body) or outcome.reason
             note = str(outcome.meta.get("evidence") or outcome.meta.get("fault", ""))
             note += f"; kept as {kept}" if (kept := outcome.meta.get("quarantined")) else ""
             state.fail(candidate, reason, response, kind=outcome.kind, note=note)
@@ -333,9 +335,11 @@ class _WorkSearch:
 
     def _stream(self, candidate: Candidate, **changes: Any) -> Generator[Request, Response, Response]:
         plan = replace(prepare_candidate_download(candidate), obey_robots=self._obeys_robots(candidate), **changes)
-        return stream_candidate_payload(
-            plan, self.shared.store, self.shared.settings.max_bytes, self.shared.max_page_bytes
-        )
+        if (resolver := self.shared.resolvers.get(candidate.resolver)) is not None:
+            plan = replace(plan, authorization=resolver.authorize(candidate, self.shared.context))
+        limits = self.shared.settings.max_bytes, self.shared.max_page_bytes
+        delivered = self.state.delivered.pop(candidate.key, None)
+        return stream_candidate_payload(plan, self.shared.store, *limits, delivered)
 
     def _request(self, candidate: Candidate, role: Role = Role.LANDING, **fields: Any) -> Request:
         fields |= {"referer": candidate.referer, "obey_robots": self._obeys_robots(candidate)}
@@ -349,7 +353,7 @@ class _WorkSearch:
 
     def _read_page(self, candidate: Candidate, response: Response, page: bytes) -> Generator[Request, Response, None]:
         """Read an HTML answer: a wall, a page that links to the file, a full text, or a dead end."""
-        state, wall = self.state, _wall(response, page)
+        state, wall = self.state, wall_in(response, page)
         if wall is not None or not response.ok:
             state.fail(candidate, wall or reason_of_status(response.status), response)
         elif page[:1024].find(b"%PDF-") >= 0:  # the "page" is the file itself: fetch it as a PDF
@@ -393,7 +397,3 @@ class _WorkSearch:
         html = self.state.html
         paths, beside = ((html.path,), (html,)) if html is not None and html.path is not None else ((), ())
         return replace(outcome, fallback_chain=tuple(self.state.chain), html_paths=paths, beside=beside)
-
-
-def _wall(response: Response, page: bytes) -> Reason | None:
-    return recognise_wall(response.status, response.headers, page[:_WALL_BYTES], response.url)

@@ -28,15 +28,18 @@ from docstokg_assets.resolvers.api import (
     bad_answer,
     batchable_request,
     failure,
+    has_prefix,
     indexed_doi,
     json_of,
     license_name,
+    metas_of,
     names_doi,
     nothing,
     phrase,
     result_of,
 )
 from docstokg_assets.resolvers.registry import (
+    Authorization,
     Budget,
     Candidates,
     Example,
@@ -64,7 +67,7 @@ __all__ += ["Candidates", "Resolution", "ResolverContext", "ResolverResult"]
 __all__ += ["Budget", "KeyedSettings", "ResolverSettings", "Spent"]
 __all__ += ["build_resolvers", "clear_resolver_caches", "load_resolvers"]
 __all__ += ["answer", "api_request", "bad_answer", "batchable_request", "failure", "json_of"]
-__all__ += ["nothing", "phrase", "result_of"]
+__all__ += ["Authorization", "has_prefix", "metas_of", "nothing", "phrase", "result_of"]
 __all__ += ["JsonObject", "dig", "items", "mapping", "objects", "text", "values_at"]
 __all__ += ["indexed_doi", "license_name", "names_doi", "normalize_arxiv", "normalize_doi", "normalize_openalex_id"]
 __all__ += ["normalize_pmcid", "normalize_pmid", "normalize_url"]
