@@ -195,12 +195,13 @@ def stream_candidate_payload(
     store: ArtifactStore,
     max_bytes: int,
     max_page_bytes: int,
+    also_hash: tuple[str, ...] = (),
     delivered: Response | None = None,
 ) -> Generator[Request, Response, Response]:
     """Send exactly one GET, or none for a file that a resolver has `delivered`. The `payload` of a 2xx response is a
-    DownloadStreamResult."""
+    DownloadStreamResult. `also_hash`: as for ArtifactSink."""
     if delivered is not None:
-        sink = ArtifactSink(delivered, store, max_bytes, max_page_bytes, plan)
+        sink = ArtifactSink(delivered, store, max_bytes, max_page_bytes, plan, also_hash)
         try:
             sink.write(delivered.body)
             return replace(delivered, payload=sink.finish(), body=b"")
@@ -217,7 +218,7 @@ def stream_candidate_payload(
         secret_headers=plan.authorization.secret_headers,
         referer=plan.referer,
         obey_robots=plan.obey_robots,
-        sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan),
+        sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan, also_hash),
     )
     return (yield request)
 
@@ -232,9 +233,11 @@ def finalize_candidate_download(
     quarantine: Quarantine | None = None,
     files: WorkFiles | None = None,
     owner: str = "",
+    facts: Mapping[str, object] | None = None,
 ) -> DownloadOutcome:
     """Check integrity, validate that it is this article, then store. Never leaves a part file behind. `quarantine`:
-    keeps PDFs that are another file type as well; `files`: of the work; `owner`: this process."""
+    keeps PDFs that are another file type as well; `files`: of the work; `owner`: this process; `facts`: more for the `meta` of a
+    success."""
     if not response.ok:
         reason = reason_of_status(response.status)
         if reason is Reason.OK:  # a redirect without a target, or "not modified" without a condition
@@ -278,7 +281,7 @@ def finalize_candidate_download(
         content_type=stream.content_type,
         license=candidate.license,
         version=candidate.version,
-        meta={**stream.digests, **_provenance(candidate, response), **_flags(verdict)},
+        meta={**stream.digests, **_provenance(candidate, response), **_flags(verdict), **(facts or {})},
         **_validators(response),
     )
     path, name = files.store(store, part, names, stream.sha256, orjson.dumps(without_secrets(outcome)), owner)

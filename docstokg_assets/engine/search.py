@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from docstokg_assets.domain.pdf_match import PdfValidator, strict
 from docstokg_assets.domain.plans import Candidate, Target, Tier, url_key
 from docstokg_assets.domain.url_patterns import UrlPatternCache
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, query
+from docstokg_assets.engine.copy_policy import UNKNOWN, excluded_by, guessed_file, note_failed_guess
 from docstokg_assets.engine.download import (
     DownloadStreamResult,
     adopted,
@@ -30,25 +31,21 @@ from docstokg_assets.engine.download import (
     stream_candidate_payload,
 )
 from docstokg_assets.engine.landing_pages import as_declared, recovered_files, sent_as, wall_in
-from docstokg_assets.engine.search_state import Failure, SearchState, conclude, error_details
+from docstokg_assets.engine.search_state import Failure, NextTry, SearchState, conclude, error_details, next_try
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.landing.extract import Found, extract
 from docstokg_assets.landing.repositories import recover
 from docstokg_assets.landing.walls import wall_at
-from docstokg_assets.resolvers.api import license_name
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult, make_plan
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore
 from resources.http.attempts import AttemptLog
-from resources.http.canonical import host_of
 from resources.http.errors import BreakerOpen, HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
 from resources.records import Classification, DownloadOutcome, Ending, Kind, Reason, Status
 
 _GONE = frozenset({404, 410})
-_UNWELCOME = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
-_UNKNOWN = "unknown"
 Search = Generator[Request | ConcurrentQueries, Any, DownloadOutcome]
 
 
@@ -78,12 +75,23 @@ class ResolverPipeline:
         return SearchState.begin(make_plan(work, self.resolvers.values()), progress)
 
     def search(self, work: Work, state: SearchState, log: AttemptLog) -> Search:
-        return _WorkSearch(self, work, state, log).run()
+        return WorkSearch(self, work, state, log).run()
+
+    def next_try(self, outcome: DownloadOutcome, state: SearchState, now: float, tries: int) -> NextTry:
+        """When a work without success is tried again."""
+        return next_try(state, now, tries)
+
+    def result_of(
+        self, work: Work, outcome: DownloadOutcome, state: SearchState, following: NextTry, tries: int
+    ) -> Mapping[str, Any] | None:
+        """The row that is recorded instead of an outcome, for items that are no works."""
 
 
 @dataclass(frozen=True, slots=True)
-class _WorkSearch:
+class WorkSearch:
     """The search for one work."""
+
+    also_hash: ClassVar[tuple[str, ...]] = ()  # digests of a file besides SHA-256
 
     shared: ResolverPipeline
     work: Work
@@ -128,7 +136,7 @@ class _WorkSearch:
 
         def wanted(noted: DownloadOutcome) -> bool:
             recorded = noted.sha256 is None or self.shared.recorded(self.work.work_id, noted.sha256)
-            return not recorded and self._excluded_by(candidate_of(noted)) is None
+            return not recorded and excluded_by(self.shared.settings, candidate_of(noted)) is None
 
         outcome = adopted(self.work, self.shared.store, self.state.files, wanted) if not self.shared.dry_run else None
         if outcome is None or self._taken_by_another(candidate := candidate_of(outcome)):
@@ -154,42 +162,32 @@ class _WorkSearch:
                 outcome = yield from self._try(action)
                 if outcome is not None and outcome.ok:
                     return self._succeeded(outcome)
-                if action.guessed:
-                    self._on_failed_guess(action, state.failures[action.key])
+                if action.guessed and work.doi:
+                    note_failed_guess(work.doi, self.shared.url_patterns, action, state.failures[action.key])
         if dry_run:
             urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
-            chain, meta = tuple(state.chain), {"candidates": urls}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=chain, meta=meta)
+            found: dict[str, Any] = {"fallback_chain": tuple(state.chain), "meta": {"candidates": urls}}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, **found)
         if work.deleted and state.html is None:
-            deleted = {"deleted": work.deleted}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=deleted)
-        return conclude(state)
+            meta = {"deleted": work.deleted}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=meta)
+        return self._conclude()
+
+    def _conclude(self) -> DownloadOutcome:
+        return conclude(self.state)
 
     def _guess(self) -> Candidate | None:
-        """The PDF URL that a landing page of this work should lead to, by the URL pattern of its publisher."""
         shared, doi = self.shared, self.work.doi
         if doi is None or not shared.settings.guess_files or shared.validator is None or shared.dry_run:
             return None
-        url = shared.url_patterns.guess(doi)
-        if url is None or url_key(url) in self.state.candidates:
-            return None
-        pages = [c for c in self.state.pending() if c.target is Target.LANDING and c.hop == 0]
-        pages = [c for c in pages if c.host == host_of(url)] or [c for c in pages if c.tier is Tier.DOI_REDIRECT]
-        return replace(pages[0], url=url, target=Target.PDF, instead_of=None, guessed=True) if pages else None
-
-    def _on_failed_guess(self, guess: Candidate, failure: Failure) -> None:
-        """Note failed guesses. A temporary failure says nothing about the URL pattern; a host that refuses guesses gets no more
-        of them."""
-        unwelcome = failure.is_guarded or failure.reason in _UNWELCOME
-        if self.work.doi and (unwelcome or not failure.is_retryable):
-            self.shared.url_patterns.record_failure(self.work.doi, guess.url, unwelcome=unwelcome)
+        return guessed_file(doi, shared.url_patterns, self.state)
 
     def _ask(self, names: Sequence[str]) -> Generator[Request | ConcurrentQueries, Any, None]:
         """Ask resolvers, concurrently where there are several. They count as asked only when all have answered: a work that is
         parked meanwhile asks again."""
         state, dead = self.state, self.state.dead_files()
         guarded = tuple(url for url, failure in dead.items() if failure.is_guarded)
-        unlicensed = self.shared.settings.wants_license(_UNKNOWN)
+        unlicensed = self.shared.settings.wants_license(UNKNOWN)
         context = replace(self.shared.context, dead_urls=tuple(dead), guarded_urls=guarded, takes_unlicensed=unlicensed)
         begun: list[str] = []
         queries = [query(self.shared.resolvers[name], self.work, context, begun) for name in names]
@@ -244,7 +242,7 @@ class _WorkSearch:
     def _skip_reason(self, candidate: Candidate) -> tuple[Reason, str] | None:
         """Why no request is sent for a candidate (a policy, another work that has its URL, or a URL that is known as a wall), and
         what exactly was found."""
-        if (excluded := self._excluded_by(candidate)) is not None:
+        if (excluded := excluded_by(self.shared.settings, candidate)) is not None:
             reason, note = excluded
             request = self._request(candidate)
             self.log.write(request, candidate.url, Status.CONTENT_POLICY_SKIP, reason, extra={"note": note})
@@ -254,17 +252,6 @@ class _WorkSearch:
         if (wall := wall_at(candidate.url)) is not None:
             self.log.write(self._request(candidate), candidate.url, Status.SKIPPED, wall)
             return wall, ""
-        return None
-
-    def _excluded_by(self, candidate: Candidate) -> tuple[Reason, str] | None:
-        """The policy that excludes a candidate by its version or licence, as far as these are known before the request, and
-        which of them was found."""
-        settings, version = self.shared.settings, (candidate.version or _UNKNOWN).removesuffix("Version")
-        if version not in settings.versions:
-            return Reason.POLICY_VERSION, f"version: {version}"
-        license_ = (license_name(candidate.license) or _UNKNOWN).lower()
-        if not settings.wants_license(license_):
-            return Reason.POLICY_LICENSE, f"licence: {license_}"
         return None
 
     def _taken_by_another(self, candidate: Candidate) -> bool:
@@ -339,7 +326,7 @@ class _WorkSearch:
             plan = replace(plan, authorization=resolver.authorize(candidate, self.shared.context))
         limits = self.shared.settings.max_bytes, self.shared.max_page_bytes
         delivered = self.state.delivered.pop(candidate.key, None)
-        return stream_candidate_payload(plan, self.shared.store, *limits, delivered)
+        return stream_candidate_payload(plan, self.shared.store, *limits, self.also_hash, delivered)
 
     def _request(self, candidate: Candidate, role: Role = Role.LANDING, **fields: Any) -> Request:
         fields |= {"referer": candidate.referer, "obey_robots": self._obeys_robots(candidate)}
@@ -362,17 +349,28 @@ class _WorkSearch:
             state.fail(candidate, Reason.PDF_CORRUPT, response, kind=Kind.PDF_CORRUPT)
         else:
             found = extract(page, response.headers.get("content-type"), response.url, response.headers)
-            if state.html is None and found.is_full_text:
-                sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
-                stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, page=page)
-                state.html = self._finalize(candidate, replace(response, payload=stream))
-            state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
-            described = as_declared(candidate, found, self.work)
-            if state.add_links(described, response.url, found, self.shared.max_depth):
-                state.visited.add(candidate.key)
-                response.keep()  # a wall, an error or a dead end may be gone the next time
-            else:
-                yield from self._recover(described, response, page, found)
+            yield from self._follow(candidate, response, page, found)
+
+    def _follow(
+        self, candidate: Candidate, response: Response, page: bytes, found: Found
+    ) -> Generator[Request, Response, None]:
+        """Add the links of a page; keep the page itself if it is a full text."""
+        state = self.state
+        if state.html is None and found.is_full_text:
+            state.html = self._keep_page(candidate, response, page)
+        state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
+        described = as_declared(candidate, found, self.work)
+        if state.add_links(described, response.url, found, self.shared.max_depth):
+            state.visited.add(candidate.key)
+            response.keep()  # a wall, an error or a dead end may be gone the next time
+        else:
+            yield from self._recover(described, response, page, found)
+
+    def _keep_page(self, candidate: Candidate, response: Response, page: bytes) -> DownloadOutcome:
+        digests = {name: hashlib.new(name, page, usedforsecurity=False).hexdigest() for name in self.also_hash}
+        sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
+        stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, digests, page=page)
+        return self._finalize(candidate, replace(response, payload=stream))
 
     def _recover(
         self, candidate: Candidate, response: Response, page: bytes, found: Found

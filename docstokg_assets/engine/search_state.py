@@ -31,7 +31,7 @@ _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKE
 _FILES = frozenset({Target.PDF, Target.XML})
 _CLOSED = frozenset({Reason.NOT_ENTITLED, Reason.EMBARGOED})
 _UNWANTED = frozenset({Reason.POLICY_LICENSE, Reason.POLICY_VERSION})  # an archive's copy would be excluded as well
-_SAVED_AS_IS = frozenset({"requests", "waits", "active_ms", "replaces", "fresh"})  # fields of a SearchState
+_SAVED_AS_IS = frozenset({"requests", "waits", "active_ms", "replaces", "fresh", "hops"})  # fields of a SearchState
 # What a search must know about a stored file to ask whether it is still current.
 KEPT = ("url", "resolver", "tier", "kind", "sha256", "etag", "last_modified", "version", "license")
 
@@ -50,6 +50,9 @@ class Failure:
     until: float | None = None
     host: str | None = None  # the host that answered, after redirects; the one to ask again at `until`
     note: str = ""
+    detail: str | None = (
+        None  # which step failed, where the reason alone does not tell (docstokg_assets.ingest.statuses)
+    )
     tried: bool = False  # with `breaker-open`: the link itself had failed before its host's breaker opened
 
     @property
@@ -104,6 +107,7 @@ class SearchState:
     kept: DownloadOutcome | None = None  # the stored file; if set, the search only asks whether it is still current
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
     fresh: bool = False  # a forced search, which ignores the HTTP cache
+    hops: list[str] = field(default_factory=list)  # of an ingest item: the URLs that were fetched, in order
     files: WorkFiles = field(default_factory=WorkFiles)
     delivered: dict[str, Response] = field(
         default_factory=dict

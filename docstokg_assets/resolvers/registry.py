@@ -92,6 +92,7 @@ class ResolverResult:
     until: float | None = None  # epoch seconds: when querying again may help,
     host: str | None = None  # and which host
     delivered: Response | None = None  # the file of the first candidate, where the provider answered with it
+    detail: str | None = None  # which step failed, see `Failure.detail` of the engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,9 @@ CHECKS = [
     checks.manifest_agrees,
     checks.schema_is_stable,
     checks.objectives,
+    checks.coverage,
+    checks.connectivity,
+    checks.listing_size,
 ]
 
 
@@ -187,6 +190,7 @@ def test_objectives_are_checks_and_a_missed_one_only_warns(runs: TwoRuns) -> Non
     found = checks_of(runs.first)
     assert set(found) == {
         "no_corruption", "files_are_there", "manifest_agrees", "schema_is_stable",
+        "coverage", "connectivity", "listing_size",
         "yield", "ttfp_p50_s", "ttfp_p95_s", "cache_hit_ratio", "ratio_429",
     }  # fmt: skip
     measured = metadata_of(runs.first, "run_metrics")["yield"]

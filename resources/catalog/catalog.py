@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Update, bindparam, insert, select, update
 from sqlalchemy import func as sql
 
 from resources.catalog import rows
+from resources.catalog.checked import Checked
 from resources.catalog.database import (
     insert_missing,
     now_of,
@@ -65,7 +66,7 @@ _SETTLE = (
 )
 
 
-class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Queries):
+class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Checked, Queries):
     @retry_lost_transactions
     def commit(self, batch: Batch) -> Committed:
         """Make a batch durable, all or nothing, and return what was recorded.

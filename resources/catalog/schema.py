@@ -138,6 +138,33 @@ catalog_entries = table(
     name="catalog_entries",
 )
 
+file_checks = sa.Table(
+    "file_checks",  # when the stored files of a work were last read again, and what was found
+    metadata,
+    sa.Column("work_id", Text, primary_key=True),
+    sa.Column("path", Text, nullable=False),
+    sa.Column(
+        "sha256", Text, nullable=False
+    ),  # as recorded; a row about another file than the current one counts as none
+    sa.Column("checked_at", sa.Float, nullable=False),
+    sa.Column("found", Text, nullable=False),  # sound | missing | damaged | unreadable
+    sa.Column("bad_path", Text),  # the file of the work that is not sound
+)
+
+listings = sa.Table(
+    "listings",  # what each listing of a year brought
+    metadata,
+    sa.Column("run_id", Text, primary_key=True),
+    sa.Column("year", sa.Integer, primary_key=True),
+    sa.Column("source", Text, nullable=False),
+    sa.Column("filter", Text, nullable=False),
+    sa.Column("changed_since", Text),  # empty: a full listing
+    sa.Column("works", Big, nullable=False),
+    sa.Column("complete", sa.Integer, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Index("listings_year", "year", "at"),
+)
+
 hosts = sa.Table(
     "hosts",
     metadata,
