@@ -8,6 +8,7 @@ the latest row of each key only.
 
 from __future__ import annotations
 
+import bisect
 import logging
 import math
 import time
@@ -266,7 +267,9 @@ def _export(
     catalog: Catalog, lake: LakeWriter, after_attempt: int, after_outcome: int, *, anew: bool = False
 ) -> Exported:
     """`anew`: all rows are in these parts, so set the positions even if another process has exported meanwhile."""
-    attempts, outcomes = ExportCursor(after_attempt, "id"), ExportCursor(after_outcome, "revision")
+    last = catalog.last_numbers()
+    attempts = ExportCursor(after_attempt, "id", last.attempt)
+    outcomes = ExportCursor(after_outcome, "revision", last.revision)
     parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
     pages = (_with_meta(page) for page in outcomes.pages(catalog.entry_columns_after))
     parts += lake.append_columns("outcomes", pages)
@@ -304,13 +307,20 @@ _ABSENT: Mapping[Type, Any] = {Type.TEXTS: []}
 
 
 class ExportCursor:
-    """Reads all rows after a position, page by page; `position` follows the column `key`."""
+    """All rows past a position, page by page; remembers how far it came by the column `key`. Rows past `last` are left for the
+    next export: a row with a lower number may still come between them."""
 
-    def __init__(self, position: int, key: str) -> None:
-        self.position, self.count, self._key = position, 0, key
+    def __init__(self, position: int, key: str, last: int) -> None:
+        self.position, self.count, self._key, self._last = position, 0, key, last
 
     def pages(self, after: Callable[[int, int], Columns]) -> Iterator[Columns]:
         while page := after(self.position, BATCH_ROWS):
-            yield page
             numbers = page[self._key]
-            self.position, self.count = int(numbers[-1]), self.count + len(numbers)
+            known = bisect.bisect_right(numbers, self._last)
+            if known < len(numbers):
+                page = {name: cells[:known] for name, cells in page.items()}
+            if known:
+                yield page
+                self.position, self.count = int(numbers[known - 1]), self.count + known
+            if known < len(numbers):
+                return

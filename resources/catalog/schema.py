@@ -50,6 +50,9 @@ def table(declared: Table, *more: SchemaItem, name: str | None = None, **options
 
 meta = sa.Table("meta", metadata, sa.Column("key", Text, primary_key=True), sa.Column("value", Big, nullable=False))
 
+# The numbers of outcomes on PostgreSQL; SQLite counts them in `meta`, under "revision".
+revisions = sa.Sequence("revisions", metadata=metadata)
+
 queue = sa.Table(
     "queue",
     metadata,
