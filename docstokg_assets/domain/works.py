@@ -73,7 +73,6 @@ class Work:
     urls: tuple[str, ...] = ()  # given by the user, where the source is a list of URLs
     updated_date: str | None = None
     ingest: FetchOrder | None = None  # set for an ingest item: only its URL is searched, in this way
-    first_author: str | None = None  # where the source states it: `Family, Given` or `Given Family`
     deleted: str | None = None  # the day since which OpenAlex no longer lists it; final
 
     @property

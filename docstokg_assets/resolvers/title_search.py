@@ -10,7 +10,7 @@ import docstokg_assets.resolvers as kit
 _FIELDS = "DOI,title,subtitle,author,issued,published,type,update-to,link,license,resource"
 _ROWS = 10
 
-_WORK = kit.Work("W1", "On the growth of ice in cold seas", 2024, first_author="Jane Doe")
+_WORK = kit.Work("W1", "On the growth of ice in cold seas", 2024)
 _DOI, _PDF = "10.5555/ice", "https://press.example/ice.pdf"
 _LINK = {"URL": _PDF, "content-type": "application/pdf", "intended-application": "text-mining"}
 _RECORD = {
@@ -25,6 +25,10 @@ _ERRATUM = {**_RECORD, "DOI": "10.5555/ice.e", "title": ["Erratum: On the growth
 _AUTHORS = {"authorships": [{"author": {"display_name": "Jane Doe"}}]}
 
 
+def _found(*records: kit.JsonObject) -> kit.JsonObject:
+    return {"message": {"items": list(records)}}
+
+
 @kit.register("title_search")
 class TitleSearchResolver(kit.Resolver):
     tier = kit.Tier.DIRECT_OA
@@ -34,36 +38,30 @@ class TitleSearchResolver(kit.Resolver):
     other_hosts = ("api.openalex.org",)
     head_precheck = False
     EXAMPLES = (
-        kit.Example(_WORK, [{"message": {"items": [_ERRATUM, _RECORD]}}], [_PDF, f"https://doi.org/{_DOI}"]),
-        kit.Example(
-            kit.Work("W1", _WORK.title, 2024),
-            [_AUTHORS, {"message": {"items": [_RECORD]}}],
-            [_PDF, f"https://doi.org/{_DOI}"],
-        ),
-        kit.Example(_WORK, [{"message": {"items": [_ERRATUM]}}]),
-        kit.Example(_WORK, [{"message": {"items": [_RECORD, {**_RECORD, "DOI": "10.5555/other"}]}}]),
-        kit.Example(_WORK, [{"message": {"items": [{**_RECORD, "update-to": [{"DOI": "10.5555/x"}]}]}}]),
-        kit.Example(_WORK, [{"status": "ok"}], reason=kit.Reason.BAD_ANSWER),
+        kit.Example(_WORK, [_AUTHORS, _found(_ERRATUM, _RECORD)], [_PDF, f"https://doi.org/{_DOI}"]),
+        kit.Example(_WORK, [_AUTHORS, _found(_ERRATUM)]),
+        kit.Example(_WORK, [_AUTHORS, _found(_RECORD, {**_RECORD, "DOI": "10.5555/other"})]),
+        kit.Example(_WORK, [_AUTHORS, _found({**_RECORD, "update-to": [{"DOI": "10.5555/x"}]})]),
+        kit.Example(_WORK, [{"authorships": []}]),
+        kit.Example(_WORK, [_AUTHORS, {"status": "ok"}], reason=kit.Reason.BAD_ANSWER),
         kit.Example(kit.Work("W2", "Editorial", 2024)),
         kit.Example(kit.Work("W3", _WORK.title, 2024, doi="10.5555/1")),
     )
 
     def applies(self, work: kit.Work) -> bool:
-        named = work.doi or work.arxiv_id or work.pmcid or work.urls
+        named = work.doi or work.arxiv_id or work.pmcid or not kit.normalize_openalex_id(work.work_id)
         return not named and kit.is_searchable(kit.Citation(work.title, None, work.year))
 
     def resolve(self, work: kit.Work, context: kit.ResolverContext) -> kit.Resolution:
-        author = work.first_author
-        if author is None and kit.normalize_openalex_id(work.work_id):
-            # a single record costs nothing, and lists of works do not carry authors
-            url = f"https://api.openalex.org/works/{work.work_id}"
-            response = yield kit.api_request(url, {"select": "authorships"})
-            if failed := kit.failure(response):
-                return failed
-            author = next(
-                (kit.text(name) for name in kit.values_at(kit.json_of(response), "authorships.author.display_name")),
-                None,
-            )
+        # a single record costs nothing, and lists of works do not carry authors
+        url = f"https://api.openalex.org/works/{work.work_id}"
+        response = yield kit.api_request(url, {"select": "authorships"})
+        if failed := kit.failure(response):
+            return failed
+        record = kit.json_of(response)
+        if not isinstance(record, dict):
+            return kit.bad_answer("unexpected answer of api.openalex.org")
+        author = next(map(kit.text, kit.values_at(record, "authorships.author.display_name")), None)
         if author is None:
             return kit.nothing("no author is known, and the title alone leaves doubt")
         wanted = kit.Citation(work.title, author, work.year, work.type)
