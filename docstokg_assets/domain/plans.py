@@ -102,6 +102,7 @@ class Plan:
     work_id: str
     steps: tuple[PlanStep, ...]
     hash: str
+    complete: bool = True  # no resolver failed while it was made
 
 
 DELETED_PLAN = "deleted"  # instead of the hash, for a work that is not searched for; no plan has this hash

@@ -72,6 +72,7 @@ queue = sa.Table(
     sa.Column("updated_at", sa.Float, nullable=False),
     sa.Column("run_id", Text),  # the last run that queued it or took it over; all runs that wanted it are in run_works
     sa.Column("kind", Text, nullable=False, server_default=sa.text("'work'")),  # see ItemKind
+    sa.Column("planned_from", Text),  # what its plan was made from, see docstokg_assets.lake.reader; NULL: not known
 )
 
 
