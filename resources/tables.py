@@ -113,7 +113,8 @@ WORKS = Table(
 
 _COPIES = ("works.locations", "works.urls", "works.doi", "works.arxiv_id", "works.pmcid")
 # These decide which resolvers are queried.
-_CHOICE = (*_COPIES, "works.pmid", "works.oa_status", "works.agency", "works.has_content")
+# works without identifiers are looked up by title
+_CHOICE = (*_COPIES, "works.pmid", "works.oa_status", "works.agency", "works.has_content", "works.title")
 _VERSION = "publishedVersion, acceptedVersion or submittedVersion, where known"
 
 PLANS = Table(

@@ -83,11 +83,11 @@ def only_match(wanted: Citation, found: Iterable[tuple[str, Citation]]) -> str |
 
 
 def is_searchable(citation: Citation) -> bool:
-    """Whether a search can lead to a match at all."""
+    """Whether the title is long enough for a match."""
     words = _words(citation.title)
     enough = sum(map(len, words)) >= _SHORTEST_TITLE and len(words) >= _FEWEST_WORDS
     dense = sum(len(word) for word in words if _DENSE.search(word)) >= _SHORTEST_TITLE // 2
-    return (enough or dense) and citation.year is not None
+    return enough or dense
 
 
 def _words(title: str | None) -> list[str]:

@@ -53,6 +53,8 @@ class TitleSearchResolver(kit.Resolver):
         return not named and kit.is_searchable(kit.Citation(work.title, None, work.year))
 
     def resolve(self, work: kit.Work, context: kit.ResolverContext) -> kit.Resolution:
+        if work.year is None:
+            return kit.nothing("no year is known, and the title alone leaves doubt")
         # a single record costs nothing, and lists of works do not carry authors
         url = f"https://api.openalex.org/works/{work.work_id}"
         response = yield kit.api_request(url, {"select": "authorships"})
