@@ -113,7 +113,8 @@ WORKS = Table(
 
 _COPIES = ("works.locations", "works.urls", "works.doi", "works.arxiv_id", "works.pmcid")
 # These decide which resolvers are queried.
-_CHOICE = (*_COPIES, "works.pmid", "works.oa_status", "works.agency", "works.has_content")
+# works without identifiers are looked up by title
+_CHOICE = (*_COPIES, "works.pmid", "works.oa_status", "works.agency", "works.has_content", "works.title")
 _VERSION = "publishedVersion, acceptedVersion or submittedVersion, where known"
 
 PLANS = Table(
@@ -121,7 +122,9 @@ PLANS = Table(
     (
         Column("work_id", TEXT, LAKE, "the work", origins=("works.work_id",)),
         Column("position", INT, LAKE, "the place in the order of trying, from 0"),
-        Column("tier", TEXT, LAKE, "direct_oa, doi_redirect, landing_scrape or wayback", origins=_CHOICE),
+        Column(
+            "tier", TEXT, LAKE, "direct_oa, doi_redirect, landing_scrape, publisher_key or wayback", origins=_CHOICE
+        ),
         Column("resolver", TEXT, LAKE, "the resolver that names the copy, or must be queried", origins=_CHOICE),
         Column("deferred", FLAG, LAKE, "whether the resolver must be queried first", origins=_CHOICE),
         Column("url", TEXT, LAKE, "the copy; empty where the resolver must be queried", origins=_COPIES),

@@ -26,6 +26,7 @@ class Flag(StrEnum):
     SUPPLEMENT = "supplement"
     ABSTRACT_ONLY = "abstract-only"
     FRONT_MATTER = "front-matter"
+    PREVIEW = "preview"
     ENCRYPTED = "encrypted"
     UNREADABLE = "unreadable"
     VALIDATOR_LIMIT = "validator-limit"
@@ -64,6 +65,7 @@ _SUPPLEMENT = re.compile(
     r"(?:information|materials?|data|appendix|appendices|figures?|tables?|notes?|methods|text|files?)\b"
     r"(?![^\n]{0,60}\b(?:is|are|can|available|at)\b)"
 )
+_PREVIEW_URL = re.compile(r"https://api\.elsevier\.com/content/article/")
 _SUPPLEMENT_URL = re.compile(r"(?i)(?:_si_[0-9]{3}|moesm[0-9]+_esm|[-_]mmc[0-9]+|-sup-[0-9]{4}-[\w-]+)\.pdf$")
 _BODY = re.compile(
     r"(?i)\b(?:introduction|references|bibliography|acknowledge?ments?|conclusions?|literatur|referencias)\b"
@@ -93,6 +95,8 @@ def validate_pdf(work: Work, url: str, facts: PdfFacts) -> Verdict:
         return Verdict((Flag.UNREADABLE,), facts.fault)
     if facts.pages is None:
         return Verdict((Flag.ENCRYPTED,), "a password is needed to open it")
+    if facts.pages == 1 and _PREVIEW_URL.match(url):
+        return Verdict((Flag.PREVIEW,), "one page, as the previews of this interface have", Reason.NOT_ENTITLED)
     supplement, certain = _supplement(work, url, facts)
     if certain:
         return Verdict((Flag.SUPPLEMENT,), supplement, Reason.WRONG_PAPER)

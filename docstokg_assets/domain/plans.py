@@ -31,6 +31,7 @@ class Tier(StrEnum):
     DIRECT_OA = "direct_oa"
     DOI_REDIRECT = "doi_redirect"
     LANDING_SCRAPE = "landing_scrape"
+    PUBLISHER_KEY = "publisher_key"
     WAYBACK = "wayback"
 
 

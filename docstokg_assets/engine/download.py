@@ -22,6 +22,7 @@ from docstokg_assets.domain.sniffing import SNIFF_BYTES, TWO_IN_ONE, pdf_fault, 
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.custody import WorkFiles, is_left
 from docstokg_assets.landing.walls import recognise_wall
+from docstokg_assets.resolvers.registry import Authorization
 from resources.artifacts.file_system import PartFile
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import CAS, ArtifactStore
@@ -49,6 +50,7 @@ class DownloadPlan:
     checksum: str | None = None
     etag: str | None = None  # of the stored copy, as is `last_modified`: the server sends only a file that has changed
     last_modified: str | None = None
+    authorization: Authorization = field(default_factory=Authorization)
     repeatable: bool = True  # False: no retries, because its host has just failed repeatedly
     obey_robots: bool = True
 
@@ -85,7 +87,7 @@ class ArtifactSink:
 
     def __init__(
         self,
-        head: ResponseHead,
+        head: ResponseHead | Response,
         store: ArtifactStore,
         max_bytes: int,
         max_page_bytes: int,
@@ -189,16 +191,31 @@ def prepare_candidate_download(candidate: Candidate) -> DownloadPlan:
 
 
 def stream_candidate_payload(
-    plan: DownloadPlan, store: ArtifactStore, max_bytes: int, max_page_bytes: int, also_hash: tuple[str, ...] = ()
+    plan: DownloadPlan,
+    store: ArtifactStore,
+    max_bytes: int,
+    max_page_bytes: int,
+    also_hash: tuple[str, ...] = (),
+    delivered: Response | None = None,
 ) -> Generator[Request, Response, Response]:
-    """Send exactly one GET. The `payload` of a 2xx response is a DownloadStreamResult. `also_hash`: as for ArtifactSink."""
+    """Send exactly one GET, or none for a file that a resolver has `delivered`. The `payload` of a 2xx response is a
+    DownloadStreamResult. `also_hash`: as for ArtifactSink."""
+    if delivered is not None:
+        sink = ArtifactSink(delivered, store, max_bytes, max_page_bytes, plan, also_hash)
+        try:
+            sink.write(delivered.body)
+            return replace(delivered, payload=sink.finish(), body=b"")
+        except BaseException:
+            sink.abort()
+            raise
     request = Request(
         plan.url,
         Role.ARTIFACT,
         repeatable=plan.repeatable,
         resolver=plan.resolver_name,
         tier=plan.tier,
-        headers=plan.conditions,
+        headers={**plan.authorization.headers, **plan.conditions},
+        secret_headers=plan.authorization.secret_headers,
         referer=plan.referer,
         obey_robots=plan.obey_robots,
         sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan, also_hash),

@@ -12,9 +12,11 @@ from docstokg_assets.domain.plans import Candidate, Target
 from docstokg_assets.domain.works import Work
 from docstokg_assets.landing.extract import Found
 from docstokg_assets.landing.repositories import Recovering, Recovery
+from docstokg_assets.landing.walls import LOOKED_AT, recognise_wall
 from docstokg_assets.resolvers.api import license_name
 from resources.http.errors import HttpError
 from resources.http.messages import Request, Response
+from resources.records import Reason
 
 
 def as_declared(candidate: Candidate, found: Found, work: Work) -> Candidate:
@@ -45,3 +47,8 @@ def recovered_files(candidate: Candidate, recovery: Recovery) -> Iterator[Candid
         license_ = candidate.license or license_name(file.license)
         file_of_page = replace(candidate, url=file.link.url, target=Target.PDF, hop=candidate.hop + 1)
         yield replace(file_of_page, referer=None, checksum=file.checksum, license=license_)
+
+
+def wall_in(response: Response, page: bytes) -> Reason | None:
+    """The kind of wall that a page is, or None."""
+    return recognise_wall(response.status, response.headers, page[:LOOKED_AT], response.url)

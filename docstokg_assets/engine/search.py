@@ -18,6 +18,7 @@ from docstokg_assets.domain.plans import Candidate, Target, Tier, url_key
 from docstokg_assets.domain.url_patterns import UrlPatternCache
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, query
+from docstokg_assets.engine.copy_policy import UNKNOWN, excluded_by, guessed_file, note_failed_guess
 from docstokg_assets.engine.download import (
     DownloadStreamResult,
     adopted,
@@ -29,26 +30,22 @@ from docstokg_assets.engine.download import (
     still_current,
     stream_candidate_payload,
 )
-from docstokg_assets.engine.landing_pages import as_declared, recovered_files, sent_as
+from docstokg_assets.engine.landing_pages import as_declared, recovered_files, sent_as, wall_in
 from docstokg_assets.engine.search_state import Failure, NextTry, SearchState, conclude, error_details, next_try
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.landing.extract import Found, extract
 from docstokg_assets.landing.repositories import recover
-from docstokg_assets.landing.walls import recognise_wall, wall_at
-from docstokg_assets.resolvers.api import license_name
+from docstokg_assets.landing.walls import wall_at
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult, make_plan
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import ArtifactStore
 from resources.http.attempts import AttemptLog
-from resources.http.canonical import host_of
 from resources.http.errors import BreakerOpen, HttpError, Interrupted
 from resources.http.exchange import reason_of_status
 from resources.http.messages import Request, Response, Role
 from resources.records import Classification, DownloadOutcome, Ending, Kind, Reason, Status
 
 _GONE = frozenset({404, 410})
-_UNWELCOME = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
-_UNKNOWN, _WALL_BYTES = "unknown", 65_536  # of a page, in which a wall is looked for
 Search = Generator[Request | ConcurrentQueries, Any, DownloadOutcome]
 
 
@@ -139,7 +136,7 @@ class WorkSearch:
 
         def wanted(noted: DownloadOutcome) -> bool:
             recorded = noted.sha256 is None or self.shared.recorded(self.work.work_id, noted.sha256)
-            return not recorded and self._excluded_by(candidate_of(noted)) is None
+            return not recorded and excluded_by(self.shared.settings, candidate_of(noted)) is None
 
         outcome = adopted(self.work, self.shared.store, self.state.files, wanted) if not self.shared.dry_run else None
         if outcome is None or self._taken_by_another(candidate := candidate_of(outcome)):
@@ -165,8 +162,8 @@ class WorkSearch:
                 outcome = yield from self._try(action)
                 if outcome is not None and outcome.ok:
                     return self._succeeded(outcome)
-                if action.guessed:
-                    self._on_failed_guess(action, state.failures[action.key])
+                if action.guessed and work.doi:
+                    note_failed_guess(work.doi, self.shared.url_patterns, action, state.failures[action.key])
         if dry_run:
             urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
             found: dict[str, Any] = {"fallback_chain": tuple(state.chain), "meta": {"candidates": urls}}
@@ -180,30 +177,18 @@ class WorkSearch:
         return conclude(self.state)
 
     def _guess(self) -> Candidate | None:
-        """The PDF URL that a landing page of this work should lead to, by the URL pattern of its publisher."""
         shared, doi = self.shared, self.work.doi
         if doi is None or not shared.settings.guess_files or shared.validator is None or shared.dry_run:
             return None
-        url = shared.url_patterns.guess(doi)
-        if url is None or url_key(url) in self.state.candidates:
-            return None
-        pages = [c for c in self.state.pending() if c.target is Target.LANDING and c.hop == 0]
-        pages = [c for c in pages if c.host == host_of(url)] or [c for c in pages if c.tier is Tier.DOI_REDIRECT]
-        return replace(pages[0], url=url, target=Target.PDF, instead_of=None, guessed=True) if pages else None
-
-    def _on_failed_guess(self, guess: Candidate, failure: Failure) -> None:
-        """Note failed guesses. A temporary failure says nothing about the URL pattern; a host that refuses guesses gets no more
-        of them."""
-        unwelcome = failure.is_guarded or failure.reason in _UNWELCOME
-        if self.work.doi and (unwelcome or not failure.is_retryable):
-            self.shared.url_patterns.record_failure(self.work.doi, guess.url, unwelcome=unwelcome)
+        return guessed_file(doi, shared.url_patterns, self.state)
 
     def _ask(self, names: Sequence[str]) -> Generator[Request | ConcurrentQueries, Any, None]:
         """Ask resolvers, concurrently where there are several. They count as asked only when all have answered: a work that is
         parked meanwhile asks again."""
         state, dead = self.state, self.state.dead_files()
         guarded = tuple(url for url, failure in dead.items() if failure.is_guarded)
-        context = replace(self.shared.context, dead_urls=tuple(dead), guarded_urls=guarded)
+        unlicensed = self.shared.settings.wants_license(UNKNOWN)
+        context = replace(self.shared.context, dead_urls=tuple(dead), guarded_urls=guarded, takes_unlicensed=unlicensed)
         begun: list[str] = []
         queries = [query(self.shared.resolvers[name], self.work, context, begun) for name in names]
         results: Sequence[ResolverResult]
@@ -217,6 +202,8 @@ class WorkSearch:
                 state.add_to_chain(name)
             for candidate in result.candidates:
                 state.add(state.with_rights(candidate))
+            if result.delivered is not None:
+                state.delivered[result.candidates[0].key] = result.delivered
             if not result.candidates and result.reason is not Reason.OK:
                 details: dict[str, Any] = {"until": result.until, "host": result.host, "note": result.note}
                 resolver = self.shared.resolvers[name]
@@ -255,7 +242,7 @@ class WorkSearch:
     def _skip_reason(self, candidate: Candidate) -> tuple[Reason, str] | None:
         """Why no request is sent for a candidate (a policy, another work that has its URL, or a URL that is known as a wall), and
         what exactly was found."""
-        if (excluded := self._excluded_by(candidate)) is not None:
+        if (excluded := excluded_by(self.shared.settings, candidate)) is not None:
             reason, note = excluded
             request = self._request(candidate)
             self.log.write(request, candidate.url, Status.CONTENT_POLICY_SKIP, reason, extra={"note": note})
@@ -265,17 +252,6 @@ class WorkSearch:
         if (wall := wall_at(candidate.url)) is not None:
             self.log.write(self._request(candidate), candidate.url, Status.SKIPPED, wall)
             return wall, ""
-        return None
-
-    def _excluded_by(self, candidate: Candidate) -> tuple[Reason, str] | None:
-        """The policy that excludes a candidate by its version or licence, as far as these are known before the request, and
-        which of them was found."""
-        settings, version = self.shared.settings, (candidate.version or _UNKNOWN).removesuffix("Version")
-        if version not in settings.versions:
-            return Reason.POLICY_VERSION, f"version: {version}"
-        license_ = (license_name(candidate.license) or _UNKNOWN).lower()
-        if not settings.wants_license(license_):
-            return Reason.POLICY_LICENSE, f"licence: {license_}"
         return None
 
     def _taken_by_another(self, candidate: Candidate) -> bool:
@@ -321,9 +297,9 @@ class WorkSearch:
             yield from self._read_page(candidate, response, stream.page)
             return None
         resolver = self.shared.resolvers.get(candidate.resolver)
-        refusal = resolver.refuses(candidate, response) if resolver is not None and response.ok else None
+        refusal = resolver.refuses(candidate, response) if resolver is not None else None
         if candidate.guessed and stream is not None and stream.kind not in (Kind.PDF, Kind.PDF_UNKNOWN):
-            refusal = _wall(response, stream.page) or Reason.UNEXPECTED_CT, ""
+            refusal = wall_in(response, stream.page) or Reason.UNEXPECTED_CT, ""
         if refusal is not None:
             if stream is not None:
                 stream.discard()
@@ -334,7 +310,7 @@ class WorkSearch:
         validator = strict(validator) if doubtful and validator is not None else validator
         outcome = self._finalize(candidate, response, validator=validator, quarantine=self.shared.quarantine)
         if not outcome.ok:
-            reason = _wall(response, response.body) or outcome.reason
+            reason = wall_in(response, response.body) or outcome.reason
             note = str(outcome.meta.get("evidence") or outcome.meta.get("fault", ""))
             note += f"; kept as {kept}" if (kept := outcome.meta.get("quarantined")) else ""
             state.fail(candidate, reason, response, kind=outcome.kind, note=note)
@@ -346,8 +322,11 @@ class WorkSearch:
 
     def _stream(self, candidate: Candidate, **changes: Any) -> Generator[Request, Response, Response]:
         plan = replace(prepare_candidate_download(candidate), obey_robots=self._obeys_robots(candidate), **changes)
+        if (resolver := self.shared.resolvers.get(candidate.resolver)) is not None:
+            plan = replace(plan, authorization=resolver.authorize(candidate, self.shared.context))
         limits = self.shared.settings.max_bytes, self.shared.max_page_bytes
-        return stream_candidate_payload(plan, self.shared.store, *limits, self.also_hash)
+        delivered = self.state.delivered.pop(candidate.key, None)
+        return stream_candidate_payload(plan, self.shared.store, *limits, self.also_hash, delivered)
 
     def _request(self, candidate: Candidate, role: Role = Role.LANDING, **fields: Any) -> Request:
         fields |= {"referer": candidate.referer, "obey_robots": self._obeys_robots(candidate)}
@@ -361,7 +340,7 @@ class WorkSearch:
 
     def _read_page(self, candidate: Candidate, response: Response, page: bytes) -> Generator[Request, Response, None]:
         """Read an HTML answer: a wall, a page that links to the file, a full text, or a dead end."""
-        state, wall = self.state, _wall(response, page)
+        state, wall = self.state, wall_in(response, page)
         if wall is not None or not response.ok:
             state.fail(candidate, wall or reason_of_status(response.status), response)
         elif page[:1024].find(b"%PDF-") >= 0:  # the "page" is the file itself: fetch it as a PDF
@@ -416,7 +395,3 @@ class WorkSearch:
         html = self.state.html
         paths, beside = ((html.path,), (html,)) if html is not None and html.path is not None else ((), ())
         return replace(outcome, fallback_chain=tuple(self.state.chain), html_paths=paths, beside=beside)
-
-
-def _wall(response: Response, page: bytes) -> Reason | None:
-    return recognise_wall(response.status, response.headers, page[:_WALL_BYTES], response.url)

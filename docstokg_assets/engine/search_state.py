@@ -31,6 +31,7 @@ MAX_TRIES = 5
 MAX_REFUSALS = 24  # a work waits so many times for a broken host without using up a try; then the host counts as dead
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
 _FILES = frozenset({Target.PDF, Target.XML})
+_CLOSED = frozenset({Reason.NOT_ENTITLED, Reason.EMBARGOED})
 _UNWANTED = frozenset({Reason.POLICY_LICENSE, Reason.POLICY_VERSION})  # an archive's copy would be excluded as well
 _SAVED_AS_IS = frozenset({"requests", "waits", "active_ms", "replaces", "fresh", "hops"})  # fields of a SearchState
 # What a search must know about a stored file to ask whether it is still current.
@@ -77,9 +78,9 @@ class Failure:
         return self.url is not None or self.is_retryable or self.reason is Reason.INTERNAL_ERROR
 
     @property
-    def promise(self) -> tuple[bool, int, int]:
-        """Sort key, most promising first. A failed candidate says more than an API without an answer."""
-        return (self.url is None, self.tier.order, self.rank)
+    def promise(self) -> tuple[bool, bool, int, int]:
+        """Sort key, most promising first. A file that exists but is closed to us says most, an API without an answer least."""
+        return (self.reason not in _CLOSED, self.url is None, self.tier.order, self.rank)
 
 
 def error_details(error: HttpError) -> dict[str, Any]:
@@ -110,6 +111,9 @@ class SearchState:
     fresh: bool = False  # a forced search, which ignores the HTTP cache
     hops: list[str] = field(default_factory=list)  # of an ingest item: the URLs that were fetched, in order
     files: WorkFiles = field(default_factory=WorkFiles)
+    delivered: dict[str, Response] = field(
+        default_factory=dict
+    )  # files that resolvers received, by canonical URL; not saved
 
     @classmethod
     def begin(cls, plan: Plan, progress: Mapping[str, Any] | None = None) -> SearchState:

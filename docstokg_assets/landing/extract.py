@@ -14,7 +14,7 @@ from docstokg_assets.domain.plans import Target
 from docstokg_assets.landing.link_scoring import ENOUGH, closeness, rejection_reason, score_link, unusable_reason
 from docstokg_assets.landing.page import Anchor, Page, read_page, words_of
 from docstokg_assets.landing.platforms import BUTTONS, PLATFORMS
-from docstokg_assets.landing.rules import DECLARED, FRAMES, HTML_RULES, STEPS, XML_RULES, On, Rule
+from docstokg_assets.landing.rules import DECLARED, FRAMES, HTML_RULES, STEPS, XML_RULES, On, Rule, hop_on_load
 from docstokg_assets.landing.signposting import TypedLink, first, link_header
 from docstokg_assets.landing.walls import wall_at
 from resources.http.canonical import canonical_url
@@ -23,7 +23,7 @@ RULES: tuple[Rule, ...] = (*DECLARED, *PLATFORMS, *FRAMES, *BUTTONS, *XML_RULES,
 _CERTAIN = frozenset(rule.technique for rule in RULES if rule.certain)
 GUESSED, ITSELF, BOUNCE = "anchor", "page-itself", "bounce"  # not rules: a scored link, the page itself, its only link
 MAX_LINKS = 5  # of one kind
-_SHORT_PAGE = 700  # characters of a page that only leads to another one
+_EMPTY_PAGE, _SHORT_PAGE = 200, 700  # characters of a page that only leads to another one
 _BOUNCE = re.compile(
     r"(?i)redirect|will (?:begin|start|be (?:downloaded|displayed|opened))|should (?:begin|start|load|open|download)"
     r"|if (?:it|the|your|nothing|this)[^.]{0,60}(?:not|n't)|automatically|please wait|wird (?:in kürze|automatisch)|weiterleit"
@@ -134,7 +134,14 @@ class _Finds:
 
     def follow_bounce(self) -> None:
         """The only link of a page that says that the file will be sent, or that the reader is being redirected."""
-        if not _BOUNCE.search(words_of(self._page.root, _SHORT_PAGE + 1)[:_SHORT_PAGE]) or len(self._page.anchors) > 12:
+        shown = words_of(self._page.root, _SHORT_PAGE + 1)
+        if len(shown) < _EMPTY_PAGE and len(self._page.anchors) <= 3:
+            hops = (hop_on_load(text) for kind, text in self._page.scripts if "json" not in kind)
+            link = self._page.absolute(next(filter(None, hops), ""))
+            if link and canonical_url(link) != self._own and not wall_at(link):
+                self.links[Target.LANDING][canonical_url(link)] = Link(link, BOUNCE)
+                return
+        if len(shown) > _SHORT_PAGE or not _BOUNCE.search(shown) or len(self._page.anchors) > 12:
             return
         named = [a for a in self._page.anchors if _CLICK_HERE.search(f"{a.words} {a.hints}")] or self._page.anchors
         links = {canonical_url(link): link for a in named if (link := self._page.absolute(a.address))}

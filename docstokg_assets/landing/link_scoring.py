@@ -85,9 +85,9 @@ NOT_THE_ARTICLE: tuple[NotTheArticle, ...] = (
          r"|curriculum vitae|figures? (?:only|pdf)"
          r"|peer[- ]review|reviewers?'? (?:comments|reports?)|decision letter|reporting summary|review history"
          r"|author response|correction|erratum|corrigendum|\bcitations?\b|bibtex|\bris\b|metadata|first page|preview"
-         r"|sample|extract\b|^\W*(?:view |download )?abstracts?\W*$|abstracts? (?:only|book)|book of abstracts"
+         r"|sample|extract\b|^\W*(?:view |download )?abstracts?(?: \W?pdf\W?)?\W*$|abstracts? (?:only|book)|book of abstracts"
          r"|cover letter|summary pdf|statistics",
-         file=r"slides|poster|figures|[-_]talk\b|^(?:cv|vita|resume)[-_.0-9]"
+         file=r"slides|poster|figures|(?:^|[-_])abstracts?\.pdf$|[-_]talk\b|^(?:cv|vita|resume)[-_.0-9]"
          r"|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)"
          r"|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary|downloadtable|downloadfigure"
          r"|googlepreview",
@@ -131,7 +131,8 @@ _SPOKEN_PIECE = re.compile(
     r"|ฉบับเต็ม|中文|英文|版"
 )
 _MEANS_FULL_TEXT = re.compile(
-    r"(?i)full[ -]?text|download|télécharger|texte intégral|descargar|texto completo|baixar|texto integral|volltext"
+    r"(?i)full[ -]?(?:text|paper|article|version|document)|(?:read|view|open) (?:the )?(?:full )?(?:paper|article)"
+    r"|download|télécharger|texte intégral|descargar|texto completo|baixar|texto integral|volltext"
     r"|herunterladen|scarica|testo completo|скачать|полный текст|indir|tam metin|pobierz|pełny tekst|fulltext|unduh"
     r"|下载|下載|全文|原文|本文|ダウンロード|다운로드|원문|view/open|تحميل|دانلود|تنزيل|دریافت|letölt|stáhnout|preuzmi|ladda ner"
     r"|last ned|hent|lataa|downloaden|descarcă|завантажити|изтегли|преузми|λήψη|tải về|tải xuống|toàn văn|ดาวน์โหลด|הורדה|डाउनलोड"
@@ -178,7 +179,7 @@ def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None
     file = unquote(parts.path.rstrip("/").rpartition("/")[2])
     shown = _FILE_NAME.match(anchor.words) if anchor else None
     files = (file, shown[0].strip()) if shown else (file,)
-    spoken = (anchor.words, anchor.hints) if anchor else ()
+    spoken = (anchor.words, anchor.hints, _row_text(anchor)) if anchor else ()
     if any(map(_OTHER_FILE.search, spoken)):
         return "other-format"
     heading, around = (_heading(anchor.element), _names_around(anchor.element)) if anchor else ("", "")
@@ -256,6 +257,14 @@ def _names_around(element: html.HtmlElement) -> str:
         lambda node: node.tag not in ("body", "html"), (element, *islice(element.iterancestors(), _DEPTH - 1))
     )
     return " ".join(f"{node.get('class', '')} {node.get('id', '')}"[:200] for node in nodes)
+
+
+def _row_text(anchor: Anchor) -> str:
+    """The text of the table row or list item around a link that has no text of its own."""
+    if anchor.words:
+        return ""
+    near = (node for node in islice(anchor.element.iterancestors(), 4) if node.tag in ("tr", "li", "dd"))
+    return next((words_of(node, 120) for node in near), "")
 
 
 def _heading(element: html.HtmlElement) -> str:

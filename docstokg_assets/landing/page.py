@@ -58,7 +58,8 @@ _DATA_ATTRIBUTES = (
 _SHOWN = frozenset({"source", "data-pdf", "data-pdf-src", "data-src"})  # what a viewer made by a script shows
 _STATE_ATTRIBUTE = re.compile(r"\s{0,20}[{\[]\s{0,20}[{\"\[]")  # JSON for the page's own scripts
 _ADDRESS_ATTRIBUTES = ("href", *_DATA_ATTRIBUTES, "action")
-_HINTS = ("title", "aria-label", "download", "data-title", "data-download-type", "type")
+_HINTS = ("title", "aria-label", "download", "data-title", "data-download-type", "alt")
+_PDF_ICON = re.compile(r"(?i)acrobat|adobe|pdf")
 _META_SEPARATOR = re.compile(r"^citation[.:-]")
 PDF_META = "(pdf)"  # all metas with PDF in their name
 _NO_URL = ("#", "javascript:", "mailto:", "data:", "tel:", "about:")
@@ -300,11 +301,14 @@ def _gather_anchor(page: Page, element: html.HtmlElement) -> None:
     )
     hints = [element.get(name, "") for name in _HINTS]
     hints += ["pdf" for name, value in element.items() if name.startswith("data-") and "pdf" in value[:40].lower()][:1]
+    if "pdf" in element.get("type", "").lower():
+        hints.append("pdf")
     for inner in islice(element.iter(), 12):
         if inner.tag == "input" and inner.get("type", "").lower() in ("submit", "button", "image"):
             hints += [inner.get("value", ""), inner.get("alt", "")]
         elif inner.tag == "img":
-            hints += [inner.get("alt", ""), inner.get("src", "").rpartition("/")[2].partition(".")[0]]
+            icon = inner.get("src", "").rpartition("/")[2].partition(".")[0]
+            hints += [inner.get("alt", ""), "pdf" if _PDF_ICON.search(icon) else icon]
         elif inner is not element and "pdf" in inner.get("class", "")[:200].lower():  # an icon
             hints.append("pdf")
     for address in dict.fromkeys(address for address in addresses if address):

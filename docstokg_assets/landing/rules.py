@@ -143,6 +143,11 @@ _SCRIPTED_HOP = re.compile(
     r"(?i)(?:window\.|document\.|top\.|self\.)?location(?:\.href)?\s{0,9}(?:=|\.replace\(|\.assign\()"
     r"\s{0,9}[\"']([^\"'\s]{1,3000})[\"']"
 )
+_VIEWER = re.compile(r"(?i)pdfobject|getdocument|previewfile|flipbook|dflip|option_df_|pdfjs|pdf-?viewer|adobedcview")
+_VIEWED = re.compile(
+    r"(?:[\w.]{0,40}(?:embed|getDocument|open|load\w{0,12})\(|(?:url|source|file|src|path|location)[\"']?\s{0,5}[:=])\s{0,5}"
+    r"[\"']([^\"'\s]{1,1000}\.pdf(?:\?[^\"'\s]{0,300})?)[\"']"
+)
 _JOURNAL_URL = re.compile(r"\bjournalURL\s{0,9}=\s{0,9}[\"'](https?://[^\"'\s]{4,1500})[\"']")
 _XML_LABEL = (
     r"^(?:(?:download|view|full|text|article|jats|nlm|the|as)[ -]){0,5}\W?xml"
@@ -178,6 +183,11 @@ def _in_code(found: re.Pattern[str], most: int) -> Reader:
     return lambda script: read(script) if "pdf" in script.lower() and not has_data(script) else ()
 
 
+def _viewed(script: str) -> Iterator[str]:
+    """The file that a script passes to a viewer."""
+    return iter(_in_script(_VIEWED, 3)(script)) if _VIEWER.search(script) else iter(())
+
+
 def _sciencedirect_state(script: str) -> Iterator[str]:
     start = script.find('"pdfDownload":')
     found = [pattern.search(script[start : start + 1000]) for pattern in _SCIENCEDIRECT] if start >= 0 else []
@@ -195,6 +205,12 @@ def _in_fragment(url: str) -> Iterator[str]:
     """Read the file that a viewer shows from the fragment of its URL; it is relative to the viewer."""
     viewer, _, file = url.partition("#")
     yield urljoin(viewer, unquote(file))
+
+
+def hop_on_load(script: str) -> str | None:
+    """The redirect of the script of a page that has nothing else on it. It may be inside a function, but not that of a click."""
+    match = _SCRIPTED_HOP.search(script) if len(script) < 3000 and "click" not in script.lower() else None
+    return unescaped(match[1]) if match else None
 
 
 def _scripted_hops(script: str) -> Iterator[str]:
@@ -231,6 +247,7 @@ DECLARED: tuple[Rule, ...] = (
            "https://files.example.org/7", _in_script(_NAMED_FILE, 5)),
     script("page-state", 'window.S = {"article":{"files":[{"type":"pdf","href":"/api/1/file"}],"related":[{"pdf":"/2.pdf"}]}};',
            "/api/1/file", files_in_state),
+    script("viewer-call", 'PDFObject.embed("/files/7.pdf", "#view");', "/files/7.pdf", _viewed),
     Rule("meta-named-pdf", PDF, On.META, '<meta property="og:pdf" content="/x/1.pdf">', "https://www.example.org/x/1.pdf",
          name=PDF_META, match=pattern(r"^(?:https?:/|/)[^?#\s]{1,2000}(?:\.pdf$|/pdf(?:/|$))"), certain=True),
 )

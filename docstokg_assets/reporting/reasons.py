@@ -146,6 +146,7 @@ FLAG_TEXT: Mapping[Flag, str] = {
     Flag.SUPPLEMENT: "the PDF is a supplement, not the article",
     Flag.ABSTRACT_ONLY: "one page with an abstract and no body text",
     Flag.FRONT_MATTER: "front matter of an issue (contents, editorial board) and no body text",
+    Flag.PREVIEW: "one page, as the previews of a publisher's interface have",
     Flag.ENCRYPTED: "the PDF is encrypted; parts that need a password were not checked",
     Flag.UNREADABLE: "the PDF could not be read, although its beginning and end are those of a complete file",
     Flag.VALIDATOR_LIMIT: "checking the PDF exceeded the memory or time limit",

@@ -19,6 +19,7 @@ from docstokg_assets.domain.identifiers import (
 )
 from docstokg_assets.domain.json_access import JsonObject, dig, items, mapping, objects, text, values_at
 from docstokg_assets.domain.plans import Candidate, Target, Tier
+from docstokg_assets.domain.title_match import Citation, is_searchable, only_match
 from docstokg_assets.domain.works import Location, Work
 from docstokg_assets.resolvers.api import (
     ApiResolver,
@@ -28,15 +29,18 @@ from docstokg_assets.resolvers.api import (
     bad_answer,
     batchable_request,
     failure,
+    has_prefix,
     indexed_doi,
     json_of,
     license_name,
+    metas_of,
     names_doi,
     nothing,
     phrase,
     result_of,
 )
 from docstokg_assets.resolvers.registry import (
+    Authorization,
     Budget,
     Candidates,
     Example,
@@ -64,7 +68,17 @@ __all__ += ["Candidates", "Resolution", "ResolverContext", "ResolverResult"]
 __all__ += ["Budget", "KeyedSettings", "ResolverSettings", "Spent"]
 __all__ += ["build_resolvers", "clear_resolver_caches", "load_resolvers"]
 __all__ += ["answer", "api_request", "bad_answer", "batchable_request", "failure", "json_of"]
-__all__ += ["nothing", "phrase", "result_of"]
+__all__ += [
+    "Authorization",
+    "Citation",
+    "has_prefix",
+    "is_searchable",
+    "metas_of",
+    "nothing",
+    "only_match",
+    "phrase",
+    "result_of",
+]
 __all__ += ["JsonObject", "dig", "items", "mapping", "objects", "text", "values_at"]
 __all__ += ["indexed_doi", "license_name", "names_doi", "normalize_arxiv", "normalize_doi", "normalize_openalex_id"]
 __all__ += ["normalize_pmcid", "normalize_pmid", "normalize_url"]

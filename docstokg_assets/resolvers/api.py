@@ -13,6 +13,7 @@ from docstokg_assets.domain.identifiers import normalize_doi
 from docstokg_assets.domain.json_access import JsonObject, dig, mapping, text, values_at
 from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.works import Work
+from docstokg_assets.landing.page import read_page
 from docstokg_assets.resolvers.registry import Candidates, Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
 from resources.http.exchange import reason_of_status
@@ -123,6 +124,17 @@ def license_name(value: Any) -> str | None:
 def indexed_doi(work: Work) -> str | None:
     """The DOI unless it is arXiv's own: journal indexes do not list those, and the arxiv resolver needs no index."""
     return work.doi if work.doi and not work.doi.lower().startswith("10.48550/") else None
+
+
+def has_prefix(work: Work, prefixes: str) -> bool:
+    """Whether the DOI of a work has one of these prefixes, written with spaces between them."""
+    return work.doi is not None and work.doi.partition("/")[0] in prefixes.split()
+
+
+def metas_of(response: Response, name: str) -> list[str]:
+    """The contents of the metas of a name on a page."""
+    page = read_page(response.body, response.headers.get("content-type"), response.url or "https://invalid.example/")
+    return page.metas.get(name, []) if page is not None else []
 
 
 class ApiResolver(Resolver):

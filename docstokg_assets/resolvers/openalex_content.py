@@ -64,7 +64,8 @@ class OpenAlexContentResolver(kit.Resolver):
         kit.Example(_WORK, [kit.answer(b"", 302, {"location": _SIGNED})], [_SIGNED], _PAYING),
         kit.Example(_WORK, [kit.answer(b"<title>404 Not Found</title>", 404)], context=_PAYING),
         kit.Example(_WORK, [kit.answer({"error": "Invalid API key"}, 401)], (), _PAYING, kit.Reason.HTTP_4XX),
-        kit.Example(_WORK, [b"%PDF-1.7"], (), _PAYING, kit.Reason.BAD_ANSWER),
+        kit.Example(_WORK, [b"%PDF-1.7"], ["https://content.openalex.org/works/W1.pdf"], _PAYING),
+        kit.Example(_WORK, [b"<html>Just a moment</html>"], (), _PAYING, kit.Reason.BAD_ANSWER),
         kit.Example(_WORK, (), (), replace(_PAYING, budget=FakeBudget(full=False)), kit.Reason.BUDGET_SPENT),
         kit.Example(_WORK, reason=kit.Reason.NO_CANDIDATE),  # without a key no request is sent
         kit.Example(kit.Work("W2")),  # OpenAlex has no copy
@@ -101,6 +102,9 @@ class OpenAlexContentResolver(kit.Resolver):
         url = kit.normalize_url(response.headers.get("location"))
         if 300 <= response.status < 400 and url:
             return kit.ResolverResult((self._remember(work, self.candidate(url)),))
+        if response.ok and b"%PDF-" in response.body[:1024]:  # the file itself instead of a link to it
+            file = self.candidate(f"https://content.openalex.org/works/{work.work_id}.pdf")
+            return kit.ResolverResult((file,), delivered=response)
         budget.give_back(self.name, FILE_USD - (NOT_FOUND_USD if response.status == 404 else 0.0), spent.day)
         return kit.failure(response) or kit.bad_answer("OpenAlex content did not redirect to a file")
 

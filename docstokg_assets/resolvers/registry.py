@@ -81,6 +81,7 @@ class ResolverContext:
     dead_urls: tuple[str, ...] = ()  # files of this work that could not be downloaded, the most promising first
     guarded_urls: tuple[str, ...] = ()  # those of them that exist but were refused to us
     budget: Budget | None = None
+    takes_unlicensed: bool = True  # whether copies without a stated licence are wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,16 @@ class ResolverResult:
     note: str = ""
     until: float | None = None  # epoch seconds: when querying again may help,
     host: str | None = None  # and which host
+    delivered: Response | None = None  # the file of the first candidate, where the provider answered with it
     detail: str | None = None  # which step failed, see `Failure.detail` of the engine
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """What a provider needs to see in the request for a file. Secrets go to the host of the candidate's URL only."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 Resolution = Generator[Request, Response, ResolverResult]
@@ -193,8 +203,13 @@ class Resolver:
         """Candidates that follow from the work alone, without a request."""
         return ()
 
+    def authorize(self, candidate: Candidate, context: ResolverContext) -> Authorization:
+        """What the request for a file of this resolver carries besides."""
+        return Authorization()
+
     def refuses(self, candidate: Candidate, response: Response) -> tuple[Reason, str] | None:
-        """Why a downloaded file is not the one that the candidate meant, where only the resolver can tell."""
+        """Why a downloaded file is not the one that the candidate meant, or what an error answer means, where only the resolver
+        can tell."""
         return None
 
     def resolve(self, work: Work, context: ResolverContext) -> Resolution:

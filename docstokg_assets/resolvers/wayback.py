@@ -126,7 +126,7 @@ class WaybackResolver(kit.Resolver):
     def refuses(self, candidate: kit.Candidate, response: kit.Response) -> tuple[kit.Reason, str] | None:
         """A replay may redirect to a capture of another time, which the index did not list."""
         wanted, got = _REPLAY.fullmatch(candidate.url), _REPLAY.fullmatch(response.url)
-        if wanted is None or (got is not None and got[1] == wanted[1]):
+        if not response.ok or wanted is None or (got is not None and got[1] == wanted[1]):
             return None
         return kit.Reason.WRONG_CAPTURE, f"asked for the capture of {wanted[1]}, got {response.url}"
 

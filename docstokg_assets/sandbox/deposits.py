@@ -75,6 +75,67 @@ DEPOSITS = {
         "https://sandbox.r2.cloudflarestorage.com/openalex-pdfs/{code}.pdf",
     ),
 }
+_ITEM = "00000000-0000-4000-8000"
+# Repositories whose pages are empty, and publishers' interfaces for those with a key.
+QUIETLAKE, STILLWATER = "repository.quietlake.example", "repository.stillwater.example"
+STILLWATER_REST = "api.stillwater.example"
+DEPOSITS |= {
+    "dspace": Deposit(
+        "Quietlake Repository",
+        "10.555590/dspace.{code}",
+        f"https://{QUIETLAKE}/items/{_ITEM}-a{{code}}",
+        f"https://{QUIETLAKE}/server/api/core/bitstreams/{_ITEM}-b{{code}}/content",
+    ),
+    "dspace_elsewhere": Deposit(
+        "Stillwater Repository",
+        "10.555590/dspace-elsewhere.{code}",
+        f"https://{STILLWATER}/handle/2027/{{code}}",
+        f"https://{STILLWATER_REST}/rest/api/core/bitstreams/{_ITEM}-b{{code}}/content",
+    ),
+    "embargoed": Deposit(
+        "Quietlake Repository",
+        "10.555590/embargoed.{code}",
+        f"https://{QUIETLAKE}/items/{_ITEM}-e{{code}}",
+        f"https://{QUIETLAKE}/server/api/core/bitstreams/{_ITEM}-b{{code}}/content",
+    ),
+    "preserved": Deposit(
+        "Defunct Letters",
+        "10.555590/preserved.{code}",
+        "https://closed.subscription-press.example/doi/abs/10.555590/preserved.{code}",
+        "https://web.archive.org/web/20190101000000id_/https://www.defunct-letters.example/letters/{code}.pdf",
+    ),
+    "elsevier": Deposit(
+        "Subscription Letters",
+        "10.1016/j.sandbox.{code}",
+        "https://closed.subscription-press.example/doi/abs/10.1016/j.sandbox.{code}",
+        "https://api.elsevier.com/content/article/doi/10.1016/j.sandbox.{code}",
+    ),
+    "elsevier_preview": Deposit(
+        "Subscription Letters",
+        "10.1016/j.preview.{code}",
+        "https://closed.subscription-press.example/doi/abs/10.1016/j.preview.{code}",
+        "https://api.elsevier.com/content/object/eid/1-s2.0-S{code}-main.pdf",
+    ),
+    "elsevier_closed": Deposit(
+        "Subscription Letters",
+        "10.1016/j.closed.{code}",
+        "https://closed.subscription-press.example/doi/abs/10.1016/j.closed.{code}",
+        "",
+    ),
+    "wiley": Deposit(
+        "Subscription Letters",
+        "10.1002/sandbox.{code}",
+        "https://closed.subscription-press.example/doi/abs/10.1002/sandbox.{code}",
+        "https://api.wiley.com/onlinelibrary/tdm/v1/articles/10.1002%2Fsandbox.{code}",
+    ),
+    "springer": Deposit(
+        "Subscription Letters",
+        "10.1007/s{code}",
+        "https://closed.subscription-press.example/doi/abs/10.1007/s{code}",
+        "https://api.springernature.com/openaccess/jats?q=doi%3A10.1007%2Fs{code}",
+    ),
+}
+BEHIND_KEYS = ("sold", "elsevier", "elsevier_preview", "elsevier_closed", "wiley", "springer", "preserved")
 DATACITE = ("10.48550/", "10.5281/", "10.6084/", "10.18154/")
 
 

@@ -36,6 +36,10 @@ class FileMaker:
         start = work.rolls[9] % (_BLOCK_SIZE - size)
         return make_pdf(work.title, work.doi or work.id, author(work), self._block[start : start + size], work.code)
 
+    def whole_pdf(self, work: Work) -> bytes:
+        """Return a PDF of two pages, where one page alone would be a preview."""
+        return make_pdf(work.title, work.doi or work.id, author(work), self._block[:3_000], work.code, pages=2)
+
     def odd_pdf(self, work: Work, style: str) -> bytes:
         """Return a valid PDF that is not the article: another paper, the supplement, or one page of abstract."""
         title, doi, lines = work.title, work.doi or work.id, _ARTICLE
@@ -78,12 +82,14 @@ def _text_lines(title: str, doi: str, writer: str, body: list[str]) -> str:
     return "".join(f"({_escape(line)}) Tj T*\n" for line in lines)
 
 
-def make_pdf(title: str, doi: str, writer: str, filler: bytes, ident: str, lines: list[str] = _ARTICLE) -> bytes:
+def make_pdf(
+    title: str, doi: str, writer: str, filler: bytes, ident: str, lines: list[str] = _ARTICLE, pages: int = 1
+) -> bytes:
     content = f"BT /F1 12 Tf 60 760 Td 15 TL\n{_text_lines(title, doi, writer, lines)}ET".encode("latin-1", "replace")
     info = ("\ufeff" + title).encode("utf-16-be", "replace").hex().upper()
     bodies = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Pages /Kids [%b] /Count %d >>" % (b" ".join([b"3 0 R"] * pages), pages),
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 5 0 R /Resources << /Font << /F1 4 0 R >>"
         b" >> >>",
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",

@@ -41,6 +41,15 @@ ARCHETYPES: dict[str, tuple[str, str]] = {
     "wrong_paper": ("", "openalex"),
     "wrong_only": ("wrong-paper", ""),
     "abstract_only": ("", "openalex"),
+    "dspace": ("", "landing"),
+    "dspace_elsewhere": ("", "landing"),
+    "embargoed": ("embargoed", ""),
+    "preserved": ("", "ia_scholar"),
+    "elsevier": ("", "elsevier"),
+    "elsevier_preview": ("", "elsevier"),
+    "elsevier_closed": ("not-entitled", ""),
+    "wiley": ("", "wiley"),
+    "springer": ("", "springer_nature"),
 }
 
 
@@ -80,6 +89,17 @@ class Mix:
     wrong_paper: float = 0.0  # these three only on request
     wrong_only: float = 0.0
     abstract_only: float = 0.0
+    dspace: float = (
+        0.0  # so do the rest: repositories with empty pages, and publishers' interfaces for those with a key
+    )
+    dspace_elsewhere: float = 0.0
+    embargoed: float = 0.0
+    preserved: float = 0.0
+    elsevier: float = 0.0
+    elsevier_preview: float = 0.0
+    elsevier_closed: float = 0.0
+    wiley: float = 0.0
+    springer: float = 0.0
     strange: float = 0.005  # share of records with strange fields
     extra_arxiv: float = 0.02  # share of other works that also have an arXiv copy
     huge_locations: int = 300  # locations of the record that has too many (10000 to try the limits)

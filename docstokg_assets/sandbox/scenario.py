@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from . import venues
-from .deposits import DEPOSITS, address
+from .deposits import BEHIND_KEYS, DEPOSITS, address
 from .venues import Venue
 
 if TYPE_CHECKING:
@@ -347,10 +347,21 @@ def _deposit(s: _Stage) -> None:
     s.good(address(s.work, deposit.file))
 
 
-def _sold(s: _Stage) -> None:
+def _behind_key(s: _Stage) -> None:
+    """Closed at the publisher; a paid or keyed interface, or an archive, has the file."""
     s.scenario.doi_url = s.landing(s.work.publisher)
     s.primary(None, is_oa=False)
-    s.good(address(s.work, DEPOSITS["sold"].file))
+    file = address(s.work, DEPOSITS[s.work.archetype].file)
+    if s.work.archetype == "preserved":
+        dead = f"https://www.defunct-letters.example/letters/{s.work.code}.pdf"
+        s.scenario.captures.append(Capture("20190101000000", dead, "application/pdf", "200", "pdf"))
+    if file:
+        s.good(file, "xml" if s.work.archetype == "springer" else "pdf")
+
+
+def _embargoed(s: _Stage) -> None:
+    _deposit(s)
+    s.scenario.good_url, s.scenario.good_kind = None, ""
 
 
 _BUILDERS: dict[str, Callable[[_Stage], None]] = {
@@ -360,7 +371,8 @@ _BUILDERS: dict[str, Callable[[_Stage], None]] = {
     "loop_pdf": _loop_pdf, "loop_doi": _loop_doi, "nothing_closed": _nothing_closed, "nothing_404": _nothing_404,
     "bad_status": _bad_status, "no_pdf_link": _no_pdf_link, "no_pdf_link_closed": _no_pdf_link_closed, "wall": _wall,
     "corrupt": _corrupt, "robots": _robots, "wrong_paper": _wrong_paper, "wrong_only": _wrong_only,
-    "abstract_only": _abstract_only, **dict.fromkeys(DEPOSITS, _deposit), "sold": _sold,
+    "abstract_only": _abstract_only, **dict.fromkeys(DEPOSITS, _deposit),
+    **dict.fromkeys(BEHIND_KEYS, _behind_key), "embargoed": _embargoed,
 }  # fmt: skip
 
 

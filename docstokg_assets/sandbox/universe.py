@@ -50,8 +50,9 @@ _OWN_VENUE = {
     "unpaywall_only": "subscription", "crossref_link": "plain", "html_only": "plain", "jats_only": "plain",
     "wayback_only": "defunct", "loop_pdf": "roundabout", "loop_doi": "roundabout", "nothing_closed": "subscription",
     "nothing_404": "defunct", "bad_status": "brokenstack", "no_pdf_link": "subscription",
-    "no_pdf_link_closed": "subscription", "sold": "subscription",
+    "no_pdf_link_closed": "subscription",
     "wall": "gatehouse", "corrupt": "tatters", "repository": "subscription",
+    **dict.fromkeys(deposits.BEHIND_KEYS, "subscription"),
 }  # fmt: skip
 
 

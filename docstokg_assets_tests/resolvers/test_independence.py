@@ -13,8 +13,8 @@ from docstokg_assets.resolvers.registry import default_order
 
 DEFAULT_ORDER = (
     *("arxiv", "pmc", "openalex", "biorxiv", "zenodo", "figshare", "osf", "europe_pmc", "crossref", "unpaywall"),
-    *("datacite", "doaj", "semantic_scholar", "doi", "landing", "hal", "core", "openaire", "base"),
-    *("openalex_content", "wayback"),
+    *("datacite", "doaj", "semantic_scholar", "doi", "landing", "hal", "core", "openaire", "base", "title_search"),
+    *("openalex_content", "elsevier", "wiley", "springer_nature", "ia_scholar", "wayback"),
 )
 OUTSIDE = {"resources.clock"}  # which one resolver needs besides
 

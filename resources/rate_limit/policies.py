@@ -37,6 +37,10 @@ DEFAULT_POLICIES: Mapping[str, Mapping[str, str]] = {
     "api.biorxiv.org": {ANY: "1/second"},
     "api.datacite.org": {ANY: "1.5/second"},  # 500 in five minutes for strangers
     "content.openalex.org": {ANY: "8/second"},
+    "scholar.archive.org": {ANY: "1/second"},
+    "api.elsevier.com": {ANY: "2/second"},
+    "api.wiley.com": {ANY: "6/minute burst 3"},  # 60 in ten minutes, 3 a second
+    "api.springernature.com": {ANY: "2/second"},  # 150 a minute
     ANY: {ANY: "2/second burst 2"},
 }
 # Named hosts publish a cap, which then counts for all processes together; `*` is our own manners, in each process.

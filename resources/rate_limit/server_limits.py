@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"\s*(\d{1,12})(?:\.\d+)?\s*(?:[,;].*)?", re.ASCII | re.DOT
 _INTERVAL = re.compile(r"\s*(\d{1,6})\s*(ms|s|m|h|d)?\s*", re.ASCII | re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DAY_S = 86_400.0
+_WEEK_S = 8 * _DAY_S  # the longest quota that is known (Elsevier) lasts seven days
 _EPOCH = 1_000_000_000  # a larger number is a date, not a time to wait
 
 
@@ -85,5 +86,7 @@ def _reset(text: str | None, now: float) -> float | None:
     number = _number(text)
     if number is None:
         return None
+    if number > 1000 * _EPOCH:
+        number //= 1000  # milliseconds
     left = number - now if number > _EPOCH else float(number)
-    return min(left, _DAY_S) if left > 0 else None
+    return min(left, _WEEK_S if number > _EPOCH else _DAY_S) if left > 0 else None

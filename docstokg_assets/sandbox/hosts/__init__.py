@@ -19,14 +19,29 @@ from . import (
     openaire,
     openalex,
     pmc,
+    publisher_keys,
     semantic_scholar,
+    silent,
     unpaywall,
     venues,
     wayback,
 )
 
 _INDEXES = (core, doaj, hal, openaire, base, semantic_scholar)
-_FAMILIES = (openalex, unpaywall, crossref, doi, arxiv, pmc, *_INDEXES, deposits, wayback, venues)
+_FAMILIES = (
+    openalex,
+    unpaywall,
+    crossref,
+    doi,
+    arxiv,
+    pmc,
+    *_INDEXES,
+    deposits,
+    silent,
+    publisher_keys,
+    wayback,
+    venues,
+)
 _PLAIN_ROBOTS = "User-agent: *\nDisallow:\n"
 
 
