@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from docstokg_assets.defs import checks, jobs, schedules, sensors
+from docstokg_assets.defs import checks, failures, jobs, schedules, sensors
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.assets.openalex_works import openalex_works
@@ -27,7 +27,7 @@ defs = dg.Definitions(
     asset_checks=checks.ALL,
     jobs=[jobs.collect_year, jobs.continue_year, jobs.check_year, jobs.drain],
     schedules=[schedules.rolling_audit],
-    sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary],
+    sensors=[sensors.nightly_delta, sensors.works_due, failures.failure_summary],
     resources={
         "catalog": CatalogResource(),
         "artifact_store": ArtifactStoreResource(),

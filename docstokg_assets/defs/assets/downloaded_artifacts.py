@@ -13,7 +13,15 @@ from pydantic import Field
 from docstokg_assets.defs.assets.resolver_plans import resolver_plans
 from docstokg_assets.defs.metadata import outcome_table, ui_path, ui_table
 from docstokg_assets.defs.partitions import yearly_asset
-from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of, years_of
+from docstokg_assets.defs.steps import (
+    Step,
+    graceful_stop,
+    handle_step_errors,
+    services,
+    show_configuration,
+    year_of,
+    years_of,
+)
 from docstokg_assets.engine.progress import PassResult, Progress, waiting_text
 from docstokg_assets.reporting.rendering import format_time
 from docstokg_assets.runs.resume import Selection, force
@@ -65,6 +73,7 @@ def downloaded_artifacts(
             metadata={
                 **_pass_metadata(result),
                 **_year_metadata(opened.catalog, years),
+                **show_configuration(context, opened.config, catalog),
                 "run folder": ui_path(folder),
                 "files": dg.MetadataValue.path(opened.store.place()),
             }

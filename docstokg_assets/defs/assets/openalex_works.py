@@ -7,7 +7,7 @@ from pydantic import Field
 
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
 from docstokg_assets.defs.partitions import newest_year, yearly_asset
-from docstokg_assets.defs.steps import handle_step_errors, services, year_of
+from docstokg_assets.defs.steps import handle_step_errors, services, show_configuration, year_of
 from docstokg_assets.domain.works import Work
 from docstokg_assets.runs.planning import store_works
 from docstokg_assets.runs.run import DownloadRun
@@ -100,6 +100,7 @@ def openalex_works(
                     {"record": "string", "reason": "string"}, [(row.item, row.reason) for row in set_aside[:100]]
                 ),
                 "source": openalex.description,
+                **show_configuration(context, opened.config, catalog),
                 "only": str(config.changed or "all works"),
                 "sample": ui_table(
                     {"work": "string", "title": "string", "doi": "string"},
