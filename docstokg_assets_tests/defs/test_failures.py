@@ -76,7 +76,7 @@ def fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 def settings(tmp_path: Path, **alerts: Any) -> dict[str, Any]:
     return {
         "data_root": str(tmp_path / "data"),
-        "http": {"contact_email": "crawler@library.example"},
+        "http": {"contact_email": "crawler@library-of-tests.edu"},
         "openalex": {"filter": ""},
         "alerts": alerts,
     }
