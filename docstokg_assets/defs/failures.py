@@ -73,7 +73,7 @@ def _next_step(run: dg.DagsterRun, causes: list[tuple[str, str]]) -> str:
     year = run.tags.get("dagster/partition")
     again = f"`make materialize YEAR={year}`" if year else "launch the same job again"
     if any(name == "check no_corruption" for name, _ in causes):
-        return f"Repair the files with `content resume --verify`, then {again}."
+        return f"Repair the files with the job `verify` or `content resume --verify`, then {again}."
     return f"When the cause is fixed: {again}, or re-execute the run in the UI."
 
 

@@ -11,6 +11,7 @@ from docstokg_assets.defs.steps import handle_step_errors, services, show_config
 from docstokg_assets.domain.works import Work
 from docstokg_assets.runs.planning import store_works
 from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.sources import SourceUnavailable
 from docstokg_assets.sources.listing import (
     ChangedSince,
     Collected,
@@ -21,8 +22,11 @@ from docstokg_assets.sources.listing import (
     record_set_aside,
 )
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
+from resources.http.errors import HttpError
+from resources.records import Ending
 
 _SAMPLE = 10
+RETRY_RUN = {"dagster/retry_on_asset_or_op_failure": "true"}  # dagster.yaml has it off: other failures need a person
 _DAY = r"\d{4}-\d{2}-\d{2}"
 
 
@@ -39,6 +43,17 @@ class ListConfig(dg.Config):
         if self.updated_since:
             return ChangedSince("updated", date.fromisoformat(self.updated_since))
         return ChangedSince("published", date.fromisoformat(self.published_since)) if self.published_since else None
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the source may answer the same request a little later. The requests were repeated already."""
+    lost = isinstance(error, HttpError) and error.reason.ending is Ending.RETRYABLE
+    return lost or isinstance(error, SourceUnavailable)
+
+
+def _progress(collected: Collected) -> str:
+    through = f", all up to {collected.through}" if collected.through else ""
+    return f"{collected.works:,} works listed so far{through}; OpenAlex announced {collected.announced:,}."
 
 
 @yearly_asset(
@@ -82,6 +97,7 @@ def openalex_works(
                 stored += store_works(opened.lake, batch, datetime.now(UTC))
                 position.save(collected)
                 record.save(collected.works_through)
+                context.log.info(_progress(collected))
                 sample += batch[: _SAMPLE - len(sample)]
             position.finish(collected)
             complete = collected.error is None
@@ -89,6 +105,8 @@ def openalex_works(
         set_aside = record_set_aside(opened.catalog, run.run_id, openalex.description, collected)
         if collected.error is not None:
             context.log.warning(f"{stored} works came before the source failed, and are kept; the next run continues.")
+            if is_transient(collected.error):
+                context.instance.add_run_tags(context.run.run_id, RETRY_RUN)
             raise collected.error
         return dg.MaterializeResult(
             metadata={
