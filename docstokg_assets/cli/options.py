@@ -7,13 +7,14 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
 
-from docstokg_assets.config import ContentDownloadConfig, load_config
-from resources.layers import SourcedValue
-from resources.settings import Loaded, config_file
+if TYPE_CHECKING:
+    from docstokg_assets.config import ContentDownloadConfig
+    from resources.layers import SourcedValue
+    from resources.settings import Loaded
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="Configuration file (YAML); default: $DTKG_CONFIG.")
@@ -51,6 +52,12 @@ _SETTINGS = {
     "resolver_order": _Setting(
         "resolvers.order", str | None, "--resolver-order", "Resolvers in order, comma-separated: unpaywall,crossref."
     ),
+    "license": _Setting(
+        "download.licenses", str | None, "--license", "Only copies under these licences: cc-by,cc0, cc-by*.", "NAMES"
+    ),
+    "copy_version": _Setting(
+        "download.versions", str | None, "--copy-version", "Only these versions: published,accepted,submitted.", "NAMES"
+    ),
     "no_robots": _Setting("robots.enabled", bool, "--no-robots", "Ignore robots.txt (for debugging only)."),
     "chunk_size": _Setting("download.chunk_size_bytes", int | None, "--chunk-size", "Bytes per read."),
     "accept": _Setting("http.accept", str | None, "--accept", "Accept header of landing and artifact requests."),
@@ -76,6 +83,9 @@ class Load:
 
     def __call__(self, **overrides: Any) -> Loaded[ContentDownloadConfig]:
         """`overrides` replace options by name."""
+        from docstokg_assets.config import load_config
+        from resources.settings import config_file
+
         given = overrides_from(**{**self.given, **overrides})
         return load_config(self.config or config_file(os.environ), os.environ, given)
 
@@ -105,6 +115,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 def overrides_from(**given: Any) -> Mapping[str, Any]:
     """Dotted key → SourcedValue for the options that were given; None, and `no_robots=False`, mean not given."""
+    from resources.layers import SourcedValue
+
     overrides: dict[str, SourcedValue] = {}
     for name, value in given.items():
         key, flag = _SETTINGS[name].key, _SETTINGS[name].flag
@@ -112,7 +124,11 @@ def overrides_from(**given: Any) -> Mapping[str, Any]:
             continue
         if name == "no_robots":
             value = False
-        elif name == "resolver_order":
+        elif name == "license":
+            from docstokg_assets.sources.selection import license_names
+
+            value = list(license_names(value))
+        elif name in ("resolver_order", "copy_version"):
             value = [part.strip() for part in value.split(",") if part.strip()]
         elif name == "head_precheck":
             flag = flag.split("/")[0 if value else 1]

@@ -13,12 +13,7 @@ import typer
 from docstokg_assets.cli.data_folder import open_catalog
 from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import JsonOption, Load, with_settings
-from docstokg_assets.config.explain import explain_resolvers
-from docstokg_assets.domain.works import Work
-from docstokg_assets.lake.reader import attempts_of_work
-from docstokg_assets.reporting import explain_work
 from docstokg_assets.reporting.rendering import json_text, printable
-from docstokg_assets.runs.services import resolvers_of
 
 app = typer.Typer()
 _MAX_LISTED = 20
@@ -33,6 +28,12 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Explain what happened to one work: every request, its answer, why it ended so, and what you can do."""
+    from docstokg_assets.config import resolvers_of
+    from docstokg_assets.config.explain import explain_resolvers
+    from docstokg_assets.domain.works import Work
+    from docstokg_assets.lake.attempts import attempts_of_work
+    from docstokg_assets.reporting import explain_work
+
     loaded = load()
     wanted = explain_work.without_file_name(work)
     with open_catalog(loaded.value) as catalog:
@@ -51,7 +52,7 @@ def why(
         history = explain_work.explain(
             queued,
             entry,
-            attempts_of_work(catalog, loaded.value.lake_files(), queued.work_id, queued.year),
+            attempts_of_work(catalog, loaded.value.lake_files, queued.work_id, queued.year),
             resolvers_of(loaded.value),
             off,
             catalog.now(),
@@ -70,7 +71,9 @@ def _fail_too_many(wanted: str) -> NoReturn:
     known = parse_identifier(wanted)
     if known is not None and known.kind == "openalex":
         _fail_ambiguous(wanted, [])
-    column = {"doi": "doi", "arxiv": "arxiv_id", "pmcid": "pmcid"}.get(known.kind if known else "", "title")
+    column = {"doi": "doi", "arxiv": "arxiv_id", "pmcid": "pmcid", "pmid": "pmid"}.get(
+        known.kind if known else "", "title"
+    )
     value = (known.value if known else wanted).replace("'", "''")
     condition = f"{column} = '{value}'" if known else f"title ILIKE '%{value}%'"
     fail(

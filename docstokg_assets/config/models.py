@@ -20,7 +20,14 @@ from pydantic import BaseModel, Field, SecretStr, create_model, field_validator,
 from docstokg_assets.config.ingest import IngestSettings
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.reporting.settings import CheckSettings
-from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, default_order, key_variables, load_resolvers
+from docstokg_assets.resolvers.registry import (
+    Resolver,
+    ResolverSettings,
+    build_resolvers,
+    default_order,
+    key_variables,
+    load_resolvers,
+)
 from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.settings import StorageSettings
@@ -148,6 +155,12 @@ class ContentDownloadConfig(Section):
     run_id: str | None = Field(None, description="name of the run and of its folder; made from the time when not set")
     data_root: Path = Field(Path("data"), description="data folder (catalog, lake, artifacts and runs)")
     workers: int = Field(8, ge=1, le=256, description="number of download threads")
+    processes: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="processes that share the threads; default: one per core, up to 4, from 5,000 due works on, else one",
+    )
     http: HttpSettings = HttpSettings()
     robots: RobotsSettings = RobotsSettings()
     download: DownloadSettings = DownloadSettings()
@@ -240,3 +253,8 @@ def config_hash(config: ContentDownloadConfig) -> str:
         del node[last]
     text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def resolvers_of(config: ContentDownloadConfig) -> tuple[Resolver, ...]:
+    """The enabled resolvers, in the configured order."""
+    return build_resolvers(config.resolvers.order, config.resolvers.by_name())

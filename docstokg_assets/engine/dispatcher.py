@@ -16,27 +16,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.claims import TICK_S, Claims, WorkLeases
+from docstokg_assets.engine.claims import TICK_S, Claims, UrgentClaims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
 from docstokg_assets.engine.entries import RecordedBy, finished_entry, parked_entry
+from docstokg_assets.engine.open_works import OpenWorks
 from docstokg_assets.engine.outage import OutageDetector
-from docstokg_assets.engine.progress import PassResult, Progress, Waiting
-from docstokg_assets.engine.recorder import Recorder
+from docstokg_assets.engine.progress import ANOTHER_PROCESS, PassResult, Progress, Waiting
+from docstokg_assets.engine.recorder import Recorder, Settled
 from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.engine.search_state import NextTry, SearchState, next_try
+from docstokg_assets.engine.search_state import NextTry, SearchState
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import Finished, Parked, QueueItem
+from resources.catalog.rows import Finished, QueueItem
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import Interrupted
@@ -46,7 +46,8 @@ from resources.scope import WorkScope
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 5.0  # interval at which an idle pass looks for works that other processes have given back
+LOOK_S = 5.0
+_BEGIN_AT_ONCE = 8  # searches that begin before events are handled and requests sent again
 _TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
 
@@ -68,7 +69,9 @@ class Dispatcher:
         next_seq: Callable[[], int],
         stop: threading.Event,
         on_progress: Callable[[Progress], None],
+        look_s: float = LOOK_S,
     ) -> None:
+        """`look_s`: interval at which an idle pass looks for works that other processes have given back."""
         owner, settings, clock = pipeline.owner, pipeline.settings, client.clock
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
         self._owner, self._by = owner, RecordedBy(run_id, owner, config_hash)
@@ -77,23 +80,24 @@ class Dispatcher:
         self._works = scope
         take = partial(catalog.claim, owner, lease_s=settings.lease_s, scope=self._works)
         self._claims = Claims(take, self._scheduler, client.hosts, clock)
+        self._urgent_claims = UrgentClaims(take, scope, clock, workers)
         self._workers, self._most_open = WorkerPool(client, workers, clock), most_open(workers)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._network = OutageDetector(client.why_unreachable, clock, self._workers.wake)
         self._result = PassResult()
+        self._look_s = look_s
         self._next_seq = next_seq  # numbers attempts, over all passes
-        self._open: Counter[str] = Counter()  # works under way, until their commit returned
-        self._open_lock = threading.Lock()  # the recorder's thread removes them
+        self._open = OpenWorks()
         self._leases = WorkLeases(catalog, owner, settings.lease_s, clock)
         self._taken_over: set[str] = set()  # works in progress here that another process has claimed since
         self._max_works: int | None = None
         self._started_works: set[str] = set()  # counted only where there is a maximum
-        self._held_elsewhere = 0  # works that other processes were seen to hold
-        self._next_look = 0.0  # when an idle pass next looks for parked and held works
+        self._held_elsewhere, self._next_look = 0, 0.0  # works seen held by others; when an idle pass looks again
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
-    def run(self, deadline_s: float | None, max_works: int | None) -> PassResult:
+    def run(self, deadline_s: float | None, max_works: int | None, keep_on: bool = False) -> PassResult:
+        """`keep_on`: do not end when nothing is due."""
         started = tick = self._clock.monotonic()
         deadline = float("inf") if deadline_s is None else started + deadline_s
         self._recorder.done, self._max_works = self._on_recorded, max_works
@@ -104,11 +108,14 @@ class Dispatcher:
             while not self._is_over(deadline):
                 self._keep_leases()
                 self._claim_works()
+                self._start(self._open.take_claimed(_BEGIN_AT_ONCE))  # the workers wait for no more than these
                 self._send_requests()
-                if not self._open and not self._more_will_be_due(deadline):
+                if not keep_on and not self._open and not self._more_will_be_due(deadline):
                     break
                 now = self._clock.monotonic()
-                wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
+                rooms = self._workers.has_room(), self._workers.has_room(urgent=True)
+                wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(*rooms))
+                wake_at = now if self._open.claimed else wake_at
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
                 if now >= tick:
@@ -128,10 +135,15 @@ class Dispatcher:
     def progress(self) -> Progress:
         result, waiting = self._result, self._scheduler.waiting()
         if self._held_elsewhere and not self._open:
-            waiting.append(Waiting("another process", self._held_elsewhere, None, "holds them"))
+            waiting.append(Waiting(ANOTHER_PROCESS, self._held_elsewhere, None, "holds them"))
         finished, later = result.finished - result.to_retry, self._scheduler.parked_works + result.to_retry
-        hosts = self._workers.active_hosts()
-        return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, tuple(waiting))
+        now = len(self._open), self._workers.active_hosts(), tuple(waiting)
+        return Progress(finished, result.saved - result.html_only, later, *now)
+
+    def wake(self) -> None:
+        """Look for urgent items now. Can be called from any thread."""
+        self._urgent_claims.next_at = 0.0
+        self._workers.wake()
 
     def replace_rules(
         self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy], *, config_hash: str
@@ -146,10 +158,9 @@ class Dispatcher:
             raise self._recorder.failure
         self._network.check()
         self._finish_released()
-        stopped, late = self._stop.is_set(), self._clock.monotonic() >= deadline
-        if stopped or late:
-            self._result.ended = "stopped" if stopped else "deadline"
-        return stopped or late
+        ended = "stopped" if self._stop.is_set() else "deadline" if self._clock.monotonic() >= deadline else None
+        self._result.ended = ended or self._result.ended
+        return ended is not None
 
     def _finish_released(self) -> None:
         for task, outcome in self._network.released():
@@ -185,8 +196,7 @@ class Dispatcher:
         if not self._leases.are_due():
             return
         held = self._leases.renew()
-        with self._open_lock:
-            works = set(self._open)
+        works = self._open.ids()
         if unknown := held - works:  # claimed in a transaction whose answer was lost
             self._catalog.release_owner(self._owner, unknown)
         self._taken_over = works - held
@@ -197,12 +207,15 @@ class Dispatcher:
             log.warning("%d works were taken over by another process, because this one stood still", len(waiting))
         for task, _ in waiting:
             self._park(task, _TAKEN_OVER)  # the catalog refuses it
+        for item in self._open.drop_claimed(self._taken_over):
+            self._record_parked(item, _TAKEN_OVER, None)
         self._recorder.flush()  # before the same works can be claimed again
 
     def _claim_works(self) -> None:
-        """Claim works while there is room for them."""
+        """Claim urgent items at once, others while there is room for them."""
+        self._start(self._note_open(self._urgent_claims.claim(self._open)))
         # A claim is a write to the database: not for a few works, and not at once after one that found none.
-        if self._clock.monotonic() < self._claims.next_at:
+        if self._open.claimed or self._clock.monotonic() < self._claims.next_at:
             return
         room = self._most_open + self._scheduler.need_no_room() - len(self._open)
         if room < self._most_open // 4:
@@ -212,16 +225,20 @@ class Dispatcher:
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
+        self._open.claimed.extend(self._note_open(self._claims.claim(min(room, 64))))
+
+    def _note_open(self, items: Sequence[QueueItem]) -> Sequence[QueueItem]:
+        self._open.add(items)
+        self._taken_over.difference_update(item.work_id for item in items)
+        return items
+
+    def _start(self, items: Sequence[QueueItem]) -> None:
         at = 0.0
-        for item in self._claims.claim(min(room, 64)):
-            with self._open_lock:
-                self._open[item.work_id] += 1
-            self._taken_over.discard(item.work_id)
+        for item in items:
             self._scheduler.note_claimed(item.work_id)
             park = self._scheduler.put_off(item.next_group)
-            if park is None:
-                if self._max_works is not None:
-                    self._started_works.add(item.work_id)
+            if park is None or self._urgent_claims.is_urgent(item):
+                self._started_works |= {item.work_id} if self._max_works is not None else set()
                 self._begin(item)
             else:  # without starting a search: a claim can bring many works of one slow host
                 at = at or self._catalog.now()
@@ -232,11 +249,10 @@ class Dispatcher:
         for: they have an outcome, and a later pass tries them again."""
         if self._max_works is not None and len(self._started_works) >= self._max_works:
             return False
-        now = self._clock.monotonic()
-        if now < self._next_look:
+        if (now := self._clock.monotonic()) < self._next_look:
             return True
         outlook = self._catalog.outlook(self._works)
-        self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else _LOOK_S)
+        self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else self._look_s)
         if outlook.due or outlook.next_due is None:
             return outlook.due
         left = outlook.next_due - self._catalog.now()
@@ -249,7 +265,7 @@ class Dispatcher:
         """Continue tasks whose pause is over, and hand every request that may go now to a free worker."""
         for task in self._scheduler.resumed():
             self._place(task, self._driver.advance(task, None))
-        for task, queue in self._scheduler.turns(self._may_send):
+        for task, queue in self._scheduler.turns(self._may_send, more=bool(self._open.claimed)):
             now = self._clock.monotonic()
             step = self._driver.prepare(task, queue, now)
             if isinstance(step, Send) and (step is task.send or task.batched):
@@ -263,8 +279,8 @@ class Dispatcher:
             at = at or self._catalog.now()
             self._park(task, park, at)
 
-    def _may_send(self) -> bool:
-        return self._workers.has_room() and not self._leases.are_in_doubt() and not self._network.suspected
+    def _may_send(self, urgent: bool = False) -> bool:
+        return self._workers.has_room(urgent) and not self._leases.are_in_doubt() and not self._network.suspected
 
     def _handle_events(self, timeout: float) -> None:
         for event in self._workers.events(timeout):
@@ -318,6 +334,7 @@ class Dispatcher:
         emit, run_id, owner = self._recorder.record, self._by.run_id, self._owner
         attempts = AttemptLog(emit, self._clock, run_id, owner, self._next_seq, item.work_id, item.year)
         task = Task(item, work, state, self._pipeline.search(work, state, attempts), attempts)
+        task.urgent = self._urgent_claims.is_urgent(item)
         self._place(task, fault or self._driver.advance(task, None))
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
@@ -336,10 +353,11 @@ class Dispatcher:
                 self._park(task, Park(max(0.0, (broken.until or now) - now), broken.reason, group))
                 return
             if not outcome.ok:
-                following = next_try(state, now, task.item.tries)
+                following = self._pipeline.next_try(outcome, state, now, task.item.tries)
         task.add_active_time(self._clock.monotonic())
         group = self._scheduler.group_of(following.host) if following.host is not None else None
-        self._recorder.record(finished_entry(task, outcome, following, group, self._by))
+        result = self._pipeline.result_of(task.work, outcome, state, following, task.item.tries)
+        self._recorder.record(finished_entry(task, outcome, following, group, self._by, result))
 
     def _park(self, task: Task, park: Park, now: float | None = None) -> None:
         """Give a work back to the catalog with its search state until a time. A subtask parks its work. `now`: the catalog's
@@ -372,13 +390,10 @@ class Dispatcher:
         not_before = (now or self._catalog.now()) + park.seconds if park.seconds else 0.0
         self._recorder.record(parked_entry(item, park, not_before, self._by, state, made))
 
-    def _on_recorded(self, entry: Finished | Parked, settled: bool) -> None:
-        """Called by the recorder when an entry is durable. Not `settled`: another process has the work, or it is due again at
-        once because its plan has changed."""
-        if isinstance(entry, Finished) and settled:
-            self._result.count(entry)
-        with self._open_lock:
-            self._open[entry.work_id] -= 1
-            if self._open[entry.work_id] <= 0:
-                del self._open[entry.work_id]
+    def _on_recorded(self, entries: Sequence[Settled]) -> None:
+        """Called by the recorder when entries are durable."""
+        for entry, settled in entries:
+            if isinstance(entry, Finished) and settled:
+                self._result.count(entry)
+        self._open.remove(entry.work_id for entry, _ in entries)
         self._workers.wake()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from docstokg_assets.engine.request_queues import Park, Task
 from docstokg_assets.engine.search_state import NextTry, SearchState
@@ -21,9 +22,14 @@ class RecordedBy:
 
 
 def finished_entry(
-    task: Task, outcome: DownloadOutcome, following: NextTry, next_group: str | None, by: RecordedBy
+    task: Task,
+    outcome: DownloadOutcome,
+    following: NextTry,
+    next_group: str | None,
+    by: RecordedBy,
+    result: Mapping[str, Any] | None = None,
 ) -> Finished:
-    """The end of a work, with the time of its next try if there is one."""
+    """The end of a work, with the time of its next try if there is one. `result`: the row of an ingest item."""
     state = task.state
     return Finished(
         work_id=task.item.work_id,
@@ -45,6 +51,7 @@ def finished_entry(
         made=tuple(state.files.made),
         superseded=state.files.superseded_by(outcome),
         lost_file=state.replaces is not None,
+        result=result,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from docstokg_assets.domain.pdf_match import PdfValidator, strict
 from docstokg_assets.domain.plans import Candidate, Target, Tier, url_key
@@ -30,7 +30,7 @@ from docstokg_assets.engine.download import (
     stream_candidate_payload,
 )
 from docstokg_assets.engine.landing_pages import as_declared, recovered_files, sent_as
-from docstokg_assets.engine.search_state import Failure, SearchState, conclude, error_details
+from docstokg_assets.engine.search_state import Failure, NextTry, SearchState, conclude, error_details, next_try
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.landing.extract import Found, extract
 from docstokg_assets.landing.repositories import recover
@@ -48,8 +48,7 @@ from resources.records import Classification, DownloadOutcome, Ending, Kind, Rea
 
 _GONE = frozenset({404, 410})
 _UNWELCOME = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
-_UNKNOWN = "unknown"
-_WALL_BYTES = 65_536  # of a page, in which a wall is looked for
+_UNKNOWN, _WALL_BYTES = "unknown", 65_536  # of a page, in which a wall is looked for
 Search = Generator[Request | ConcurrentQueries, Any, DownloadOutcome]
 
 
@@ -79,12 +78,23 @@ class ResolverPipeline:
         return SearchState.begin(make_plan(work, self.resolvers.values()), progress)
 
     def search(self, work: Work, state: SearchState, log: AttemptLog) -> Search:
-        return _WorkSearch(self, work, state, log).run()
+        return WorkSearch(self, work, state, log).run()
+
+    def next_try(self, outcome: DownloadOutcome, state: SearchState, now: float, tries: int) -> NextTry:
+        """When a work without success is tried again."""
+        return next_try(state, now, tries)
+
+    def result_of(
+        self, work: Work, outcome: DownloadOutcome, state: SearchState, following: NextTry, tries: int
+    ) -> Mapping[str, Any] | None:
+        """The row that is recorded instead of an outcome, for items that are no works."""
 
 
 @dataclass(frozen=True, slots=True)
-class _WorkSearch:
+class WorkSearch:
     """The search for one work."""
+
+    also_hash: ClassVar[tuple[str, ...]] = ()  # digests of a file besides SHA-256
 
     shared: ResolverPipeline
     work: Work
@@ -159,12 +169,15 @@ class _WorkSearch:
                     self._on_failed_guess(action, state.failures[action.key])
         if dry_run:
             urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
-            chain, meta = tuple(state.chain), {"candidates": urls}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=chain, meta=meta)
+            found: dict[str, Any] = {"fallback_chain": tuple(state.chain), "meta": {"candidates": urls}}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, **found)
         if work.deleted and state.html is None:
-            deleted = {"deleted": work.deleted}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=deleted)
-        return conclude(state)
+            meta = {"deleted": work.deleted}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=meta)
+        return self._conclude()
+
+    def _conclude(self) -> DownloadOutcome:
+        return conclude(self.state)
 
     def _guess(self) -> Candidate | None:
         """The PDF URL that a landing page of this work should lead to, by the URL pattern of its publisher."""
@@ -333,9 +346,8 @@ class _WorkSearch:
 
     def _stream(self, candidate: Candidate, **changes: Any) -> Generator[Request, Response, Response]:
         plan = replace(prepare_candidate_download(candidate), obey_robots=self._obeys_robots(candidate), **changes)
-        return stream_candidate_payload(
-            plan, self.shared.store, self.shared.settings.max_bytes, self.shared.max_page_bytes
-        )
+        limits = self.shared.settings.max_bytes, self.shared.max_page_bytes
+        return stream_candidate_payload(plan, self.shared.store, *limits, self.also_hash)
 
     def _request(self, candidate: Candidate, role: Role = Role.LANDING, **fields: Any) -> Request:
         fields |= {"referer": candidate.referer, "obey_robots": self._obeys_robots(candidate)}
@@ -358,17 +370,28 @@ class _WorkSearch:
             state.fail(candidate, Reason.PDF_CORRUPT, response, kind=Kind.PDF_CORRUPT)
         else:
             found = extract(page, response.headers.get("content-type"), response.url, response.headers)
-            if state.html is None and found.is_full_text:
-                sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
-                stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, page=page)
-                state.html = self._finalize(candidate, replace(response, payload=stream))
-            state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
-            described = as_declared(candidate, found, self.work)
-            if state.add_links(described, response.url, found, self.shared.max_depth):
-                state.visited.add(candidate.key)
-                response.keep()  # a wall, an error or a dead end may be gone the next time
-            else:
-                yield from self._recover(described, response, page, found)
+            yield from self._follow(candidate, response, page, found)
+
+    def _follow(
+        self, candidate: Candidate, response: Response, page: bytes, found: Found
+    ) -> Generator[Request, Response, None]:
+        """Add the links of a page; keep the page itself if it is a full text."""
+        state = self.state
+        if state.html is None and found.is_full_text:
+            state.html = self._keep_page(candidate, response, page)
+        state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
+        described = as_declared(candidate, found, self.work)
+        if state.add_links(described, response.url, found, self.shared.max_depth):
+            state.visited.add(candidate.key)
+            response.keep()  # a wall, an error or a dead end may be gone the next time
+        else:
+            yield from self._recover(described, response, page, found)
+
+    def _keep_page(self, candidate: Candidate, response: Response, page: bytes) -> DownloadOutcome:
+        digests = {name: hashlib.new(name, page, usedforsecurity=False).hexdigest() for name in self.also_hash}
+        sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
+        stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, digests, page=page)
+        return self._finalize(candidate, replace(response, payload=stream))
 
     def _recover(
         self, candidate: Candidate, response: Response, page: bytes, found: Found

@@ -50,6 +50,9 @@ def table(declared: Table, *more: SchemaItem, name: str | None = None, **options
 
 meta = sa.Table("meta", metadata, sa.Column("key", Text, primary_key=True), sa.Column("value", Big, nullable=False))
 
+# The numbers of outcomes on PostgreSQL; SQLite counts them in `meta`, under "revision".
+revisions = sa.Sequence("revisions", metadata=metadata)
+
 queue = sa.Table(
     "queue",
     metadata,
@@ -69,6 +72,7 @@ queue = sa.Table(
     sa.Column("updated_at", sa.Float, nullable=False),
     sa.Column("run_id", Text),  # the last run that queued it or took it over; all runs that wanted it are in run_works
     sa.Column("kind", Text, nullable=False, server_default=sa.text("'work'")),  # see ItemKind
+    sa.Column("planned_from", Text),  # what its plan was made from, see docstokg_assets.lake.reader; NULL: not known
 )
 
 

@@ -23,6 +23,7 @@ from docstokg_assets.sources.listing import (
 )
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 from resources.http.errors import HttpError
+from resources.processes import rare_collections
 from resources.records import Ending
 
 _SAMPLE = 10
@@ -85,7 +86,8 @@ def openalex_works(
         collected.through = position.through
         if collected.through:
             context.log.info(f"Continues after {collected.through}, where the last listing stopped.")
-        with DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, account=False) as run:
+        download = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, account=False)
+        with rare_collections(), download as run:
             opened.catalog.report_progress(run.run_id, {"year": year, "phase": "listing works"})
             works = run.list_works(
                 source, collected, year=year, changed=config.changed, with_unknown=year == newest_year()
