@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from docstokg_assets.defs import checks, jobs, schedules, sensors
+from docstokg_assets.defs import checks, failures, jobs, maintenance, schedules, sensors
 from docstokg_assets.defs.assets import ingest
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
@@ -31,9 +31,9 @@ defs = dg.Definitions(
         ]
     ),
     asset_checks=[*checks.ALL, ingest.every_request_is_answered],
-    jobs=[jobs.collect_year, jobs.continue_year, jobs.check_year, jobs.drain, ingest.ingest_pass],
+    jobs=[jobs.collect_year, jobs.continue_year, jobs.check_year, jobs.drain, ingest.ingest_pass, *maintenance.JOBS],
     schedules=[schedules.rolling_audit],
-    sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary, ingest.ingest_due],
+    sensors=[sensors.nightly_delta, sensors.works_due, failures.failure_summary, ingest.ingest_due],
     resources={
         "catalog": CatalogResource(),
         "artifact_store": ArtifactStoreResource(),

@@ -47,7 +47,17 @@ ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key", **key_variab
 # Not hashed: names of run and policy (the values of the policy are hashed), bounds of checks, and paths, so that two machines
 # have the same hash when they work under the same rules.
 NOT_HASHED = (
-    *("policy", "run_id", "data_root", "storage.path", "artifacts", "checks", "http.ca_bundle", "http.cache_dir"),
+    *(
+        "policy",
+        "run_id",
+        "data_root",
+        "storage.path",
+        "artifacts",
+        "checks",
+        "alerts",
+        "http.ca_bundle",
+        "http.cache_dir",
+    ),
     *(f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region")),
 )
 
@@ -77,6 +87,20 @@ class TelemetrySettings(Section):
         if "otlp" in self.sinks and not (self.otlp_endpoint or "").startswith(("http://", "https://")):
             raise ValueError("the sink otlp needs otlp_endpoint, for example http://localhost:4318/v1/logs")
         return self
+
+
+class AlertSettings(Section):
+    webhook: SecretStr | None = Field(None, description="URL that is sent a JSON message for each failed run")
+    pages: str | None = Field(
+        None, description="folder or s3://bucket/prefix for pages about failed runs; default: in the data folder"
+    )
+
+    @field_validator("webhook")
+    @classmethod
+    def _webhook_is_a_url(cls, webhook: SecretStr | None) -> SecretStr | None:
+        if webhook is not None and not webhook.get_secret_value().startswith(("http://", "https://")):
+            raise ValueError("must be a URL that begins with http:// or https://")
+        return webhook
 
 
 class ResolversSettings(Section):
@@ -145,6 +169,7 @@ class ContentDownloadConfig(Section):
     artifacts: ArtifactSettings = ArtifactSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     checks: CheckSettings = CheckSettings()
+    alerts: AlertSettings = AlertSettings()
     resolvers: RegisteredResolvers = RegisteredResolvers()
     openalex: OpenAlexSettings = OpenAlexSettings()
     ingest: IngestSettings = IngestSettings()

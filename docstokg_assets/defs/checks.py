@@ -38,7 +38,7 @@ from resources.records import Classification
 from resources.scope import WorkScope, Years
 
 _OBJECTIVES = tuple(slo for slo in SLOS if slo.name != "corruption")
-_REPAIR = "`content resume --verify` sets bad and missing files aside and downloads them again"
+_REPAIR = "The job `verify` (or `content resume --verify`) sets bad files aside and queues their works again"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The sensors: request runs for new and due works, and write a summary of a run that failed.
+"""The sensors that request runs for new and due works; `failures` has the one for failed runs.
 
 Every evaluation says in its tick what it did and why. Evaluating twice requests nothing twice: run keys name the occasion.
 """
@@ -22,7 +22,6 @@ from docstokg_assets.sources.delta import Delta, find_delta
 from docstokg_assets.sources.listing import open_snapshot, openalex_api
 from resources.catalog.catalog import Catalog
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
-from resources.whole_file import whole_file
 
 _ACTIVE = [getattr(dg.DagsterRunStatus, name) for name in ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")]
 _LOOKED_THROUGH = 50  # successful runs of one year since it was requested, the latest first
@@ -45,7 +44,12 @@ class _Night:
         return json.dumps(asdict(self))
 
 
-@dg.sensor(job=collect_year, minimum_interval_seconds=600)
+@dg.sensor(
+    job=collect_year,
+    minimum_interval_seconds=600,
+    description="Each night from `openalex.nightly_hour` (UTC) on: asks OpenAlex which years have new or changed works, and "
+    "requests a run of each for these works only. Days of a run that did not succeed are requested again the next night.",
+)
 def nightly_delta(
     context: dg.SensorEvaluationContext,
     catalog: CatalogResource,
@@ -177,7 +181,13 @@ def _nothing(why: str) -> dg.SensorResult:
     return dg.SensorResult(skip_reason=why)
 
 
-@dg.sensor(jobs=[continue_year, drain], minimum_interval_seconds=300)
+@dg.sensor(
+    jobs=[continue_year, drain],
+    minimum_interval_seconds=300,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Every five minutes: requests the next pass over each year with works that have come due, after waiting for a "
+    "slow host or for another try. Leaves alone years that are in progress.",
+)
 def works_due(context: dg.SensorEvaluationContext, catalog: CatalogResource) -> dg.SensorResult:
     """Request the next pass over each year with works that have come due, after waiting for a slow host or for another try.
 
@@ -207,43 +217,3 @@ def works_due(context: dg.SensorEvaluationContext, catalog: CatalogResource) -> 
 def _is_active(instance: dg.DagsterInstance, year: str | None) -> bool:
     tags, job = ({"dagster/partition": year}, None) if year else ({}, drain.name)
     return instance.get_runs_count(dg.RunsFilter(statuses=_ACTIVE, tags=tags, job_name=job)) > 0
-
-
-@dg.run_failure_sensor(default_status=dg.DefaultSensorStatus.RUNNING)
-def failure_summary(context: dg.RunFailureSensorContext, catalog: CatalogResource) -> None:
-    """Write a page about a failed run under `reports/failures` of the data root, and a line to the log."""
-    with translate_step_errors():
-        root = configuration(catalog).data_root
-    run = context.dagster_run
-    path = root / "reports" / "failures" / f"{run.run_id}.md"
-    causes = [(event.step_key or "", _cause(event)) for event in context.get_step_failure_events()]
-    text = _summary(run, causes or [("the run itself", context.failure_event.message or "no message")])
-    with whole_file(path) as temp:
-        temp.write_text(text, encoding="utf-8")
-    context.log.error(f"{_title(run)}: {causes[0][1] if causes else context.failure_event.message}; see {path}")
-
-
-def _cause(event: dg.DagsterEvent) -> str:
-    """The description of a failure that the step raised itself; else the innermost error."""
-    data = event.step_failure_data
-    if data.user_failure_data and data.user_failure_data.description:
-        return data.user_failure_data.description
-    error = data.error
-    while error is not None and error.cause is not None:
-        error = error.cause
-    return error.message.strip() if error is not None else event.message or "no message"
-
-
-def _title(run: dg.DagsterRun) -> str:
-    year = run.tags.get("dagster/partition")
-    return f"Run {run.run_id[:8]} of {run.job_name}" + (f" for {year}" if year else "") + " failed"
-
-
-def _summary(run: dg.DagsterRun, causes: list[tuple[str, str]]) -> str:
-    year = run.tags.get("dagster/partition")
-    steps = "\n".join(f"- **{step}**: {cause}" for step, cause in causes)
-    again = f"make materialize YEAR={year}" if year else "launch the same job again"
-    return (
-        f"# {_title(run)}\n\n{_now():%Y-%m-%d %H:%M} UTC, run `{run.run_id}`.\n\n{steps}\n\n"
-        f"What was done before is kept. When the cause is fixed: `{again}`, or re-execute the run in the UI.\n"
-    )

@@ -12,7 +12,7 @@ from types import FrameType
 import dagster as dg
 from sqlalchemy.exc import OperationalError
 
-from docstokg_assets.config import ContentDownloadConfig, load_config
+from docstokg_assets.config import ContentDownloadConfig, config_hash, load_config
 from docstokg_assets.defs.partitions import newest_year
 from docstokg_assets.runs.services import Services, open_services
 from docstokg_assets.runs.signals import signal_handlers
@@ -120,6 +120,20 @@ def services(*resources: ConfiguredResource) -> Iterator[Services]:
     """Open what a step that sends requests works with: each object once, under one owner."""
     with open_services(configuration(*resources)) as opened:
         yield opened
+
+
+def show_configuration(
+    context: dg.AssetExecutionContext, config: ContentDownloadConfig, resource: ConfiguredResource
+) -> dict[str, str]:
+    """Tag the run with the hash and the file of its configuration; returns both as metadata of the asset."""
+    shown = {"configuration": config_hash(config), "configuration file": str(resource.file or "environment only")}
+    tags = {
+        "content_download/config": shown["configuration"][:19],
+        "content_download/config_file": shown["configuration file"],
+    }
+    if any(context.run.tags.get(name) != value for name, value in tags.items()):
+        context.instance.add_run_tags(context.run.run_id, tags)
+    return shown
 
 
 @contextmanager

@@ -32,5 +32,9 @@ class RequestRefused(SourceError):
     """The source rejects the request: its filter is wrong, or its cursor has expired."""
 
 
+class SourceUnavailable(SourceError):
+    """The source gave no usable answer; the same request may succeed a little later."""
+
+
 class PlanRequired(SourceError):
     """The plan of the key does not cover the request; a retry does not help."""

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from docstokg_assets.domain.identifiers import Identifier, arxiv_without_version
 from docstokg_assets.domain.json_access import dig, mapping, objects, text
 from docstokg_assets.domain.works import UnreadableRecord, Work, work_from_openalex
-from docstokg_assets.sources import PlanRequired, RequestRefused, SetAside, SourceError
+from docstokg_assets.sources import PlanRequired, RequestRefused, SetAside, SourceError, SourceUnavailable
 from docstokg_assets.sources.files import work_from_identifier
 from resources.http.messages import Request, Response, Role
 
@@ -140,7 +140,7 @@ class OpenAlexApi:
         body = mapping(self._read_json(response))
         meta = mapping(body.get("meta"))
         if not isinstance(body.get("results"), list) or not meta:
-            raise SourceError("OpenAlex answered with something that is not a page of works.", _LATER_REMEDY)
+            raise SourceUnavailable("OpenAlex answered with something that is not a page of works.", _LATER_REMEDY)
         works, aside = list[Work](), list[SetAside]()
         for position, record in enumerate(body["results"]):
             try:
@@ -158,7 +158,9 @@ class OpenAlexApi:
             return response.json()
         except ValueError:
             kind = response.content_type or "no type"
-            raise SourceError(f"OpenAlex answered with something that is not JSON ({kind}).", _LATER_REMEDY) from None
+            raise SourceUnavailable(
+                f"OpenAlex answered with something that is not JSON ({kind}).", _LATER_REMEDY
+            ) from None
 
     def _error(self, response: Response) -> SourceError:
         body = _json_object(response.body)
@@ -181,7 +183,8 @@ class OpenAlexApi:
                 if not _is_budget_spent(body):
                     return SourceError(f"OpenAlex asks to slow down: {said}", _LATER_REMEDY, retry_at)
                 return SourceError(f"The daily OpenAlex budget is spent: {said}", _BUDGET_REMEDY, retry_at)
-        return SourceError(f"OpenAlex answered with HTTP {response.status} {said}".strip() + ".", _LATER_REMEDY)
+        kind = SourceUnavailable if response.status >= 500 else SourceError
+        return kind(f"OpenAlex answered with HTTP {response.status} {said}".strip() + ".", _LATER_REMEDY)
 
 
 def id_batches(identifiers: Iterable[Identifier]) -> Iterator[tuple[Identifier, ...]]:

@@ -102,7 +102,7 @@ def test_the_chart_is_given_what_the_instance_has() -> None:
     given = {
         "telemetry": values["telemetry"],
         "run_launcher": values["runLauncher"]["config"]["customRunLauncher"],
-        "run_coordinator": without(daemon["runCoordinator"]["config"]["customRunCoordinator"], "config"),
+        "run_coordinator": daemon["runCoordinator"]["config"]["customRunCoordinator"],
         "compute_logs": values["computeLogManager"]["config"]["s3ComputeLogManager"],
         "run_monitoring": daemon["runMonitoring"],
         "run_retries": daemon["runRetries"],
@@ -123,6 +123,9 @@ def test_several_machines_have_the_settings_of_one_but_for_places_and_numbers() 
     one, several = yaml.safe_load((ROOT / "dagster.yaml").read_text()), read("dagster.yaml")
     assert set(several) - set(one) == {"storage", "compute_logs"} and not set(one) - set(several)
     assert {name for name in one if one[name] != several[name]} == {"concurrency", "run_launcher", "run_monitoring"}
+    assert (
+        one["concurrency"]["runs"]["tag_concurrency_limits"] == several["concurrency"]["runs"]["tag_concurrency_limits"]
+    )
 
 
 def without(section: dict[str, Any], name: str) -> dict[str, Any]:

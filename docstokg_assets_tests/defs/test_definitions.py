@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,29 @@ def test_the_instance_file_is_accepted_by_dagster(tmp_path: Path) -> None:
 def test_the_workspace_names_the_code_location() -> None:
     (location,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
     assert location["python_module"]["module_name"] == "docstokg_assets.definitions"
+
+
+@pytest.mark.requirement("ORC-2")
+def test_the_code_location_has_one_name_however_it_is_started() -> None:
+    """`dagster -m` names it after the module; another name elsewhere would turn sensors off that are on."""
+    (location,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    names = {
+        location["python_module"]["location_name"],
+        project["dagster"]["code_location_name"],
+        project["dg"]["project"]["code_location_name"],
+    }
+    assert names == {"docstokg_assets.definitions"}
+
+
+@pytest.mark.requirement("ORC-3")
+def test_what_runs_by_itself_is_described_and_works_that_come_due_are_tried_without_a_person() -> None:
+    repository = defs.get_repository_def()
+    sensors = {sensor.name: sensor for sensor in repository.sensor_defs}
+    schedules = {schedule.name: schedule for schedule in repository.schedule_defs}
+    assert all(each.description for each in [*sensors.values(), *schedules.values()])
+    assert {name for name, each in sensors.items() if each.default_status is dg.DefaultSensorStatus.RUNNING} == {
+        "works_due",
+        "failure_summary",
+    }
+    assert schedules["rolling_audit"].default_status is dg.DefaultScheduleStatus.RUNNING

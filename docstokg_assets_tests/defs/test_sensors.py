@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from docstokg_assets.definitions import defs
-from docstokg_assets.defs import sensors
+from docstokg_assets.defs import failures, sensors
 from docstokg_assets.defs.jobs import collect_year, continue_year, drain
 from docstokg_assets.sandbox import Sandbox
 from docstokg_assets.sandbox.snapshot import write_snapshot
@@ -335,7 +335,7 @@ def test_a_failed_run_leaves_a_page_that_says_what_happened_and_what_to_do(
             dagster_run=result.dagster_run,
             resources=dict(defs.resources or {}),
         )
-        sensors.failure_summary(context.for_run_failure())
+        failures.failure_summary(context.for_run_failure())
     text = (tmp_path / "data" / "reports" / "failures" / f"{result.run_id}.md").read_text()
     assert "of collect_year for 2024 failed" in text
     assert "**openalex_works**: openalex.filter is not set" in text

@@ -13,7 +13,15 @@ from pydantic import Field
 from docstokg_assets.defs.assets.resolver_plans import resolver_plans
 from docstokg_assets.defs.metadata import outcome_table, ui_path, ui_table
 from docstokg_assets.defs.partitions import yearly_asset
-from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of, years_of
+from docstokg_assets.defs.steps import (
+    Step,
+    graceful_stop,
+    handle_step_errors,
+    services,
+    show_configuration,
+    year_of,
+    years_of,
+)
 from docstokg_assets.engine.progress import PassResult, Progress, waiting_text
 from docstokg_assets.reporting.rendering import format_time
 from docstokg_assets.runs.resume import Selection, force
@@ -65,6 +73,7 @@ def downloaded_artifacts(
             metadata={
                 **_pass_metadata(result),
                 **_year_metadata(opened.catalog, years),
+                **show_configuration(context, opened.config, catalog),
                 "run folder": ui_path(folder),
                 "files": dg.MetadataValue.path(opened.store.place()),
             }
@@ -82,15 +91,34 @@ def one_pass(
         context.log.info(f"{reopened} works without full text are tried again.")
     reporter = _ProgressReporter(context, opened.catalog, year, years)
     run = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, stop=stop)
-    with graceful_stop(stop), run:
-        deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
-        result = run.drain(scope, deadline_s=deadline, max_works=config.max_works, on_progress=reporter.report)
+    try:
+        result = _drained(config, opened, run, scope, stop, reporter)
+    except dg.DagsterExecutionInterruptedError:
+        kept = opened.catalog.queue_counts(years)
+        context.log.warning(
+            f"Terminated. Everything finished is kept: {kept.done} of {kept.total} works; the others are back in the queue, and "
+            "the next run of the year continues with them."
+        )
+        raise
     counts = opened.catalog.queue_counts(years)
     context.log.info(
         f"The pass ended ({result.ended}): {result.finished - result.to_retry} works finished, {_with_full_text(result)} "
         f"with full text; {counts.done} of {counts.total} are finished, {counts.waiting} waiting."
     )
     return result, run.folder
+
+
+def _drained(
+    config: PassConfig,
+    opened: Services,
+    run: DownloadRun,
+    scope: WorkScope,
+    stop: threading.Event,
+    reporter: "_ProgressReporter",
+) -> PassResult:
+    with graceful_stop(stop), run:
+        deadline = config.deadline_s or opened.config.download.deadline_s or _DEADLINE_S
+        return run.drain(scope, deadline_s=deadline, max_works=config.max_works, on_progress=reporter.report)
 
 
 class _ProgressReporter:

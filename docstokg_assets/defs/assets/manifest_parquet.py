@@ -5,7 +5,7 @@ import dagster as dg
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
 from docstokg_assets.defs.partitions import yearly_asset
-from docstokg_assets.defs.steps import catalog_step
+from docstokg_assets.defs.steps import catalog_step, show_configuration, year_of, years_of
 from docstokg_assets.lake.views import export_new_rows, views_file
 from resources.dagster_resources import CatalogResource
 
@@ -22,13 +22,17 @@ def manifest_parquet(context: dg.AssetExecutionContext, catalog: CatalogResource
     Only what is new since the last export is written, for all years at once; parts are never changed. `telemetry.duckdb` in
     the data root has views over them for any DuckDB client, unless the lake is in a bucket.
     """
-    with catalog_step(context, catalog, "exporting") as (_, lake, opened):
+    with catalog_step(context, catalog, "exporting") as (config, lake, opened):
         exported = export_new_rows(opened, lake)
+        shown = show_configuration(context, config, catalog)
+        of_year = [each.all for year in years_of(year_of(context)) for each in opened.counted_up_to(year, 0, 0)]
     return dg.MaterializeResult(
         metadata={
-            "dagster/row_count": exported.attempts + exported.outcomes,
+            "dagster/partition_row_count": sum(of_year),
+            "rows exported now, of all years": exported.attempts + exported.outcomes,
             "attempts": exported.attempts,
             "outcomes": exported.outcomes,
+            **shown,
             "parts": ui_table({"part": "path"}, [(part,) for part in exported.parts]),
             "lake": ui_path(lake.place),
             **({"DuckDB views": ui_path(views)} if (views := views_file(lake)) else {}),

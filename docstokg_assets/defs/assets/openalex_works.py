@@ -7,10 +7,11 @@ from pydantic import Field
 
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
 from docstokg_assets.defs.partitions import newest_year, yearly_asset
-from docstokg_assets.defs.steps import handle_step_errors, services, year_of
+from docstokg_assets.defs.steps import handle_step_errors, services, show_configuration, year_of
 from docstokg_assets.domain.works import Work
 from docstokg_assets.runs.planning import store_works
 from docstokg_assets.runs.run import DownloadRun
+from docstokg_assets.sources import SourceUnavailable
 from docstokg_assets.sources.listing import (
     ChangedSince,
     Collected,
@@ -21,9 +22,12 @@ from docstokg_assets.sources.listing import (
     record_set_aside,
 )
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
+from resources.http.errors import HttpError
 from resources.processes import rare_collections
+from resources.records import Ending
 
 _SAMPLE = 10
+RETRY_RUN = {"dagster/retry_on_asset_or_op_failure": "true"}  # dagster.yaml has it off: other failures need a person
 _DAY = r"\d{4}-\d{2}-\d{2}"
 
 
@@ -40,6 +44,17 @@ class ListConfig(dg.Config):
         if self.updated_since:
             return ChangedSince("updated", date.fromisoformat(self.updated_since))
         return ChangedSince("published", date.fromisoformat(self.published_since)) if self.published_since else None
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the source may answer the same request a little later. The requests were repeated already."""
+    lost = isinstance(error, HttpError) and error.reason.ending is Ending.RETRYABLE
+    return lost or isinstance(error, SourceUnavailable)
+
+
+def _progress(collected: Collected) -> str:
+    through = f", all up to {collected.through}" if collected.through else ""
+    return f"{collected.works:,} works listed so far{through}; OpenAlex announced {collected.announced:,}."
 
 
 @yearly_asset(
@@ -84,6 +99,7 @@ def openalex_works(
                 stored += store_works(opened.lake, batch, datetime.now(UTC))
                 position.save(collected)
                 record.save(collected.works_through)
+                context.log.info(_progress(collected))
                 sample += batch[: _SAMPLE - len(sample)]
             position.finish(collected)
             complete = collected.error is None
@@ -91,6 +107,8 @@ def openalex_works(
         set_aside = record_set_aside(opened.catalog, run.run_id, openalex.description, collected)
         if collected.error is not None:
             context.log.warning(f"{stored} works came before the source failed, and are kept; the next run continues.")
+            if is_transient(collected.error):
+                context.instance.add_run_tags(context.run.run_id, RETRY_RUN)
             raise collected.error
         return dg.MaterializeResult(
             metadata={
@@ -102,6 +120,7 @@ def openalex_works(
                     {"record": "string", "reason": "string"}, [(row.item, row.reason) for row in set_aside[:100]]
                 ),
                 "source": openalex.description,
+                **show_configuration(context, opened.config, catalog),
                 "only": str(config.changed or "all works"),
                 "sample": ui_table(
                     {"work": "string", "title": "string", "doi": "string"},

@@ -4,9 +4,10 @@ The launcher of dagster-celery starts and terminates runs. This one adds a check
 """
 
 import dagster as dg
-from dagster._core.launcher import CheckRunHealthResult, WorkerStatus
 from dagster_celery.launcher import CeleryRunLauncher
 from dagster_celery.tags import DAGSTER_CELERY_TASK_ID_TAG
+
+from docstokg_assets.defs.instance.dagster_internals import CheckRunHealthResult, WorkerStatus
 
 _ANSWERS_WITHIN_S = 5.0
 _PINGS = 2  # a run that is declared dead by mistake goes on beside its replacement

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import dagster as dg
-from dagster._config.config_schema import UserConfigSchema
-from dagster._core.errors import DagsterUserCodeUnreachableError
-from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
-from dagster._serdes import ConfigurableClassData
 
+from docstokg_assets.defs.instance.dagster_internals import (
+    CheckRunHealthResult,
+    ConfigurableClassData,
+    DagsterUserCodeUnreachableError,
+    DefaultRunLauncher,
+    UserConfigSchema,
+    WorkerStatus,
+)
 from resources.processes import epoch_of, pid_unused, process_start_time, processes_since
 
 _SLACK_S = 5.0  # between the clock of the run's events and that of the kernel
