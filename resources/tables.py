@@ -93,6 +93,7 @@ WORKS = Table(
     (
         Column("work_id", TEXT, LAKE, "the OpenAlex id (W…), else a name made from the identifier that was given"),
         Column("title", TEXT, LAKE, "the title, without markup"),
+        Column("authors", TEXTS, LAKE, "the names of the first authors, at most 20"),
         Column("publication_date", TEXT, LAKE, "the day of publication, as OpenAlex says"),
         Column("doi", TEXT, LAKE, "in small letters, without https://doi.org/"),
         Column("arxiv_id", TEXT, LAKE, "the id of the paper, without its version"),

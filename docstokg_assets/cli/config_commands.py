@@ -45,10 +45,14 @@ def print_config(
 
 @app.command("validate-config")
 @with_settings("policy")
-def validate_config(load: Load) -> None:
+def validate_config(load: Load, as_json: JsonOption = False) -> None:
     """Check the configuration. Reports all problems at once, with exit code 2."""
-    loaded = load()
-    typer.echo(f"{load.config or config_file(os.environ) or 'The configuration'} is valid")
+    loaded, file = load(), load.config or config_file(os.environ)
+    if as_json:
+        name = str(file) if file is not None else None
+        typer.echo(json_text({"valid": True, "file": name, "config_hash": config_hash(loaded.value)}))
+        return
+    typer.echo(f"{file or 'The configuration'} is valid")
     typer.echo(f"config hash {config_hash(loaded.value)}")
     try:
         require_contact(loaded.value)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from urllib.parse import urlsplit
 
 from rich.console import Console
 
 from docstokg_assets.cli.output import RowFormat, print_message, print_rows, stderr_console
+from docstokg_assets.domain.naming import file_path
+from docstokg_assets.domain.works import Work
 from docstokg_assets.reporting.rendering import plural
+from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Entry
 from resources.records import Answer
 
@@ -18,21 +22,29 @@ _COLUMNS = ("work_id", "title", "resolver", "tier", "url")
 Row = tuple[str | None, ...]
 
 
-def print_candidates(entries: Iterable[Entry], format: RowFormat) -> None:
+def names_of(catalog: Catalog, run_id: str, template: str) -> dict[str, str]:
+    """The file name that each of the first works would get."""
+    works = [entry.work_id for entry in islice(catalog.entries(settled_by=run_id), _FIRST)]
+    records = ((i, Work.from_json(record)) for i, record in catalog.records_of(works))
+    return {work_id: file_path(work, "PDF", ".pdf", 1, template) for work_id, work in records}
+
+
+def print_candidates(entries: Iterable[Entry], format: RowFormat, names: Mapping[str, str]) -> None:
+    """`names`: the file names to show, by work."""
     rows: list[Row] = []
     for entry in entries:
         found = entry.meta.get("candidates") or [{}]  # a work without a known copy has a row, too
         rows += [(entry.work_id, entry.title, *(one.get(name) for name in _COLUMNS[2:])) for one in found]
     candidates, works = [row for row in rows if row[4]], list(dict.fromkeys(row[:2] for row in rows))
     if format is RowFormat.TABLE:
-        _print_first(candidates, works)
+        _print_first(candidates, works, names)
     else:
         print_rows(Answer(_COLUMNS, tuple(rows), False), format)
     totals = f"{plural(len(works), 'work')}, {plural(len(candidates), 'candidate URL')}"
     print_message(stderr_console(), f"{totals}; dry run: nothing was downloaded or written.")
 
 
-def _print_first(candidates: list[Row], works: list[Row]) -> None:
+def _print_first(candidates: list[Row], works: list[Row], names: Mapping[str, str]) -> None:
     """The first works with their candidates, then the number of URLs by resolver and by host."""
     console = Console()
     for work in works[:_FIRST]:
@@ -40,6 +52,8 @@ def _print_first(candidates: list[Row], works: list[Row]) -> None:
         urls = [f"    {resolver:<10} {url}" for *known, resolver, _, url in candidates if tuple(known) == work]
         for line in urls or ["    no known copy"]:
             print_message(console, line, verbatim=True)
+        if urls and (name := names.get(work[0] or "")):
+            print_message(console, f"    as         {name}", verbatim=True)
     if len(works) > _FIRST:
         print_message(console, f"… and {plural(len(works) - _FIRST, 'more work')}; --format csv or json shows all")
     resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)

@@ -22,6 +22,8 @@ def fail(message: str, code: int = NOT_STARTED) -> NoReturn:
 
 def print_error(message: str) -> None:
     """Print to standard error; on a terminal wrapped between words."""
-    from docstokg_assets.cli.output import print_message, stderr_console
+    from rich.console import Console
 
-    print_message(stderr_console(), f"content: {message}")
+    from docstokg_assets.cli.output import print_message
+
+    print_message(Console(stderr=True), f"content: {message}")

@@ -13,14 +13,19 @@ import typer
 from typer.core import TyperGroup
 
 from docstokg_assets import __version__
+from docstokg_assets.cli.common_options import add_common_options
 from docstokg_assets.cli.exits import INTERRUPTED, exit_code_of, print_error
 from resources.errors import ExplainedError
 
 # command or group of commands → its module, and its line in `content --help`. A new command is added here.
 COMMANDS = {
+    "init": ("setup_commands", "Write a first configuration file."),
+    "doctor": ("setup_commands", "Check the set-up, with a remedy for each problem."),
+    "quota": ("setup_commands", "Show what is left of OpenAlex's and other budgets."),
     "pull": ("run_commands", "Find and download the full text of works."),
     "run": ("run_commands", "Same as `pull`."),
     "resume": ("resume_commands", "Continue with queued works, and retry failed ones."),
+    "retry": ("retry_command", "Search again for single works."),
     "ingest": ("ingest_commands", "Save the file behind a URL; load and run ingest requests."),
     "report": ("report_commands", "Show yield, speed and reasons of failures."),
     "query": ("report_commands", "Query the Parquet telemetry with DuckDB, read-only."),
@@ -47,7 +52,9 @@ class _Commands(TyperGroup):
             return name, None, rest
         module = typer.Typer(rich_markup_mode=None)
         module.add_typer(import_module(f"docstokg_assets.cli.{COMMANDS[name][0]}").app)
-        return name, typer.main.get_group(module).commands[name], rest
+        command = typer.main.get_group(module).commands[name]
+        add_common_options(command)
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """End with the message of an ExplainedError. Any other error is a bug of the program and keeps its stack trace."""
@@ -66,6 +73,7 @@ def build_app() -> typer.Typer:
         cls=_Commands,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode=None,  # plain help has room for whole option names on 80 columns
     )
     for name, (_, summary) in COMMANDS.items():

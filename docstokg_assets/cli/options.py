@@ -58,6 +58,9 @@ _SETTINGS = {
     "copy_version": _Setting(
         "download.versions", str | None, "--copy-version", "Only these versions: published,accepted,submitted.", "NAMES"
     ),
+    "name": _Setting(
+        "download.file_name", str | None, "--name", "File names, e.g. {author}_{year}_{title}.", "TEMPLATE"
+    ),
     "no_robots": _Setting("robots.enabled", bool, "--no-robots", "Ignore robots.txt (for debugging only)."),
     "chunk_size": _Setting("download.chunk_size_bytes", int | None, "--chunk-size", "Bytes per read."),
     "accept": _Setting("http.accept", str | None, "--accept", "Accept header of landing and artifact requests."),

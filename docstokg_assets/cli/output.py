@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from docstokg_assets.cli.common_options import verbosity
 from docstokg_assets.reporting.rendering import csv_cell, json_text, plural, printable, rich_table, wrap
 from resources.records import Answer
 
@@ -23,7 +24,8 @@ class RowFormat(StrEnum):
 
 
 def stderr_console() -> Console:
-    return Console(stderr=True)
+    """For messages and progress; silent under --quiet."""
+    return Console(stderr=True, quiet=verbosity() < 0)
 
 
 def print_message(console: Console, message: str, *, verbatim: bool = False) -> None:

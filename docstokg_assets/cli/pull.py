@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from docstokg_assets.cli.dry_run import print_candidates
+from docstokg_assets.cli.dry_run import names_of, print_candidates
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load
 from docstokg_assets.cli.output import RowFormat, print_message
@@ -21,6 +21,7 @@ from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.works import Work
 from docstokg_assets.reporting.input_files import SET_ASIDE, write_inputs, write_set_aside
 from docstokg_assets.reporting.rendering import plural
+from docstokg_assets.runs import resume as resuming
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
 from docstokg_assets.sources import SourceError
@@ -31,7 +32,9 @@ from resources.http.errors import HttpError, Interrupted, TlsFailed
 from resources.http.redact import redact_url
 
 
-def pull_works(load: Load, wanted: Wanted, dry_run: bool, format: RowFormat, deadline: float | None) -> None:
+def pull_works(
+    load: Load, wanted: Wanted, force: bool, dry_run: bool, format: RowFormat, deadline: float | None
+) -> None:
     """Run `content pull` with its options, and exit."""
     config = load_with_contact(load)
     source = source_of(wanted, config)
@@ -48,7 +51,7 @@ def pull_works(load: Load, wanted: Wanted, dry_run: bool, format: RowFormat, dea
             open_services(effective, limits) as services,
         ):
             session = RunSession(services, lambda: load_with_contact(load), deadline, dry_run)
-            raise typer.Exit(_run(session, source, format))
+            raise typer.Exit(_run(session, source, format, force))
     except SourceError as error:
         fail(f"could not list works: {error}")
     except HttpError as error:
@@ -82,7 +85,7 @@ def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
     return f"All requests go through the proxy {redact_url(config.http.proxy)} (http.proxy): is it running?"
 
 
-def _run(session: RunSession, source: Source, format: RowFormat) -> int:
+def _run(session: RunSession, source: Source, format: RowFormat, force: bool) -> int:
     catalog, signals = session.services.catalog, session.signals
     scope: dict[str, str] = {source.kind: source.value}
     run_id, collected = continue_query(catalog, scope)
@@ -95,6 +98,9 @@ def _run(session: RunSession, source: Source, format: RowFormat) -> int:
         if collected.error is not None and collected.works == 0:
             raise collected.error
         catalog.report_progress(run.run_id, {"cursor": collected.cursor})
+        if force:
+            again = resuming.force(catalog, run.own_works, resuming.Selection({}))
+            session.print(f"{plural(again, 'finished work')} to search for again.")
         record_set_aside(catalog, run.run_id, source.value, collected)
         if not session.dry_run:
             write_inputs(run.folder, source.inputs, collected.work_ids, collected.left_out)
@@ -102,7 +108,8 @@ def _run(session: RunSession, source: Source, format: RowFormat) -> int:
 
     session.drain(run, list_works, run.own_works)
     if session.dry_run:
-        print_candidates(catalog.entries(settled_by=run.run_id), format)
+        named = names_of(catalog, run.run_id, run.config.download.file_name) if format is RowFormat.TABLE else {}
+        print_candidates(catalog.entries(settled_by=run.run_id), format, named)
     print_skipped(session.console, collected.set_aside, None if session.dry_run else run.folder / SET_ASIDE)
     if collected.error is not None:
         session.print(f"the list of works is incomplete: {collected.error}")

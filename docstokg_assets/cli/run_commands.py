@@ -61,6 +61,9 @@ def pull(
     oa: Annotated[
         bool | None, typer.Option("--oa/--no-oa", help="Only works that OpenAlex lists as open access, or as closed.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Search again for works that are finished, from the start.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Query metadata only; download and write nothing.")
     ] = False,
@@ -79,7 +82,7 @@ def pull(
     selection = selection_of(
         types=type, years=year, topics=topic, languages=language, is_oa=oa, licenses=load.given["license"]
     )
-    pull_works(load, Wanted(works or (), query, ids, urls, column, selection), dry_run, format, deadline)
+    pull_works(load, Wanted(works or (), query, ids, urls, column, selection), force, dry_run, format, deadline)
 
 
 app.command("pull")(pull)

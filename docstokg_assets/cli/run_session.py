@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from docstokg_assets.cli.common_options import verbosity
 from docstokg_assets.cli.exits import DISK_FULL, DONE, INCOMPLETE, INTERRUPTED, NOT_STARTED, fail
 from docstokg_assets.cli.output import print_message, stderr_console
 from docstokg_assets.cli.progress import ConsoleLogHandler, RunDisplay
@@ -121,7 +122,7 @@ class RunSession:
         except Exception:
             logging.getLogger(__name__).warning("could not write the report", exc_info=True)
             return
-        if services.catalog.outcome_counts(settled_by=run.run_id):
+        if verbosity() >= 0 and services.catalog.outcome_counts(settled_by=run.run_id):
             Console().print(reports.to_terminal(built, only=_SUMMARY))
 
     def exit_code(self, *, incomplete: bool) -> int:
@@ -174,7 +175,7 @@ def _log_to(console: Console, file: Path | None) -> Iterator[None]:
             stack.callback(handler.close)
         for logger in (logging.getLogger(name) for name in ("docstokg_assets", "resources")):
             stack.callback(logger.setLevel, logger.level)
-            logger.setLevel(logging.INFO)
+            logger.setLevel(logging.DEBUG if verbosity() > 0 else logging.INFO)
             for handler in handlers:
                 stack.callback(logger.removeHandler, handler)
                 logger.addHandler(handler)

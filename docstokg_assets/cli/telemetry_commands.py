@@ -38,18 +38,29 @@ def export(
     format: Annotated[ExportFormat, typer.Option(help="File format.")] = ExportFormat.PARQUET,
     table: Annotated[ExportTable, typer.Option(help="Table to export.")] = ExportTable.ATTEMPTS,
     year: YearOption = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="Output file; default for csv and jsonl: stdout.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Output file; default for csv and jsonl: stdout.")
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="Data folder; a path that is no folder is the output file."),
     ] = None,
     data_root: Annotated[
         Path | None, typer.Option("--data-root", metavar="FOLDER", help="Data folder (files, catalog, reports).")
     ] = None,
 ) -> None:
     """Write attempts, or another table of the telemetry, as one file for other tools."""
+    if out is not None and out.is_dir():
+        data_root = data_root or out
+    elif to is None:
+        to = out  # as before `--to`
+    elif out is not None:
+        fail(f"there is no data folder {out}")
+    out = to
     if format is ExportFormat.PARQUET and out is None:
-        fail("Parquet needs a file: --out analysis.parquet")
+        fail("Parquet needs a file: --to analysis.parquet")
     if out is not None and not out.absolute().parent.is_dir():
-        fail(f"--out {out}: there is no folder {out.parent}")
+        fail(f"--to {out}: there is no folder {out.parent}")
     run_id, data_root = run_and_root(run, data_root)
     if run_id is not None and not table.of_runs:
         fail(f"--run: {table} do not belong to runs; leave it out, or choose attempts, outcomes or artifacts")
@@ -66,7 +77,7 @@ def export(
         with whole_file(out) as temp, temp.open("wb") as file:
             rows = export_table(lake, table, scope, format, file)
     except OSError as error:
-        fail(f"{out} cannot be written: {error.strerror}. Give another file with --out.")
+        fail(f"{out} cannot be written: {error.strerror}. Give another file with --to.")
     typer.echo(f"{rows:,} {table} in {out}", err=True)
 
 

@@ -25,19 +25,24 @@ def require_contact(config: ContentDownloadConfig) -> None:
         )
     if is_sandbox(config.http):
         return
-    address = config.http.contact_email
-    if not address:
-        problem = "http.contact_email is not set; server operators must be able to reach you"
-    elif (match := _ADDRESS.fullmatch(address)) is None:
-        problem = f"http.contact_email: {address!r} is not an e-mail address"
-    elif _RESERVED.search(match["domain"]):
-        problem = f"http.contact_email: {address!r} is a placeholder that nobody reads"
-    else:
+    problem = contact_problem(config.http.contact_email)
+    if problem is None:
         return
     remedy = (
         "set it in the configuration file or with DTKG_HTTP__CONTACT_EMAIL, or use the sandbox (content sandbox serve)"
     )
     raise SettingsError([f"{problem}; {remedy}"])
+
+
+def contact_problem(address: str | None) -> str | None:
+    """What is wrong with a contact address."""
+    if not address:
+        return "http.contact_email is not set; server operators must be able to reach you"
+    if (match := _ADDRESS.fullmatch(address)) is None:
+        return f"http.contact_email: {address!r} is not an e-mail address"
+    if _RESERVED.search(match["domain"]):
+        return f"http.contact_email: {address!r} is a placeholder that nobody reads"
+    return None
 
 
 def is_sandbox(http: HttpSettings) -> bool:

@@ -9,6 +9,7 @@ import html
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -18,6 +19,7 @@ from resources.http.redact import without_credentials
 
 MAX_LOCATIONS = 200
 MAX_TITLE_LENGTH = 1000
+MAX_AUTHORS = 20  # that are kept, the first ones
 # Known tags only, and attributes only with values: `a<b and c>d` is a title too.
 _MARKUP = re.compile(
     r"(?i)</?(?:(?:jats|mml|m):[a-z-]+|math|m(?:i|n|o|s|row|sub|sup|subsup|frac|sqrt|text|over|under|space|style|table|tr|td)"
@@ -57,6 +59,7 @@ class Work:
 
     work_id: str
     title: str | None = None
+    authors: tuple[str, ...] = ()  # names in their order, the first ones only
     year: int | None = None
     publication_date: str | None = None
     doi: str | None = None
@@ -95,6 +98,7 @@ class Work:
         given = dict(raw)
         given["locations"] = tuple(Location(**loc) for loc in given.get("locations", ()))
         given["urls"] = tuple(given.get("urls", ()))
+        given["authors"] = tuple(given.get("authors", ()))
         if order := given.get("ingest"):
             given["ingest"] = FetchOrder(order["type"], tuple(order["routes"]), order.get("max_age_days"))
         return cls(**given)
@@ -133,6 +137,7 @@ def work_from_openalex(record: Any) -> Work:
     return Work(
         work_id=work_id,
         title=plain_title(raw.get("title")) or plain_title(raw.get("display_name")),
+        authors=_authors(raw.get("authorships")),
         year=_year(raw.get("publication_year")) or _year(date[:4]),
         publication_date=date or None,
         doi=doi,
@@ -156,6 +161,11 @@ def plain_title(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     return text(_MARKUP.sub("", html.unescape(value[: 8 * MAX_TITLE_LENGTH])), MAX_TITLE_LENGTH)
+
+
+def _authors(authorships: Any) -> tuple[str, ...]:
+    names = (text(mapping(one.get("author")).get("display_name"), 100) for one in objects(authorships))
+    return tuple(islice(filter(None, names), MAX_AUTHORS))
 
 
 def kept_url(value: Any) -> str | None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from docstokg_assets.domain.naming import artifact_path, number_of
+from docstokg_assets.domain.naming import DEFAULT_TEMPLATE, file_path, number_of
 from docstokg_assets.domain.works import Work
 from resources.artifacts.file_system import PartFile
 from resources.artifacts.store import CAS, ArtifactStore, NameTaken, StoreError, Unreadable
@@ -39,13 +39,14 @@ class WorkFiles:
     aside: Mapping[str, str] = field(default_factory=dict)  # path in quarantine of a damaged file → its name before
     put_back: list[str] = field(default_factory=list)  # files in `aside` that turned out to be whole
     made: list[str] = field(default_factory=list)  # names that this search has created
+    template: str = DEFAULT_TEMPLATE  # of the names of new files
     skipped: list[str] = field(default_factory=list)  # names that ended processes left, and that were not used
 
     def names(self, work: Work, folder: str, extension: str) -> Iterator[str]:
         """The names for a new file, beginning with that of the earlier file; lower numbers are not used again."""
         first = max((number_of(path) for path in self.earlier if path.startswith(f"{folder}/")), default=1)
         for number in itertools.count(first):
-            yield artifact_path(work.year, work.title, work.work_id, folder, extension, number)
+            yield file_path(work, folder, extension, number, self.template)
 
     def store(
         self, store: ArtifactStore, part: PartFile, names: Iterator[str], sha256: str, note: bytes, by: str

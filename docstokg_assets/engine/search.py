@@ -72,7 +72,9 @@ class ResolverPipeline:
 
     def begin(self, work: Work, progress: Mapping[str, Any] | None = None) -> SearchState:
         """Plan the work with the resolvers of this pipeline."""
-        return SearchState.begin(make_plan(work, self.resolvers.values()), progress)
+        state = SearchState.begin(make_plan(work, self.resolvers.values()), progress)
+        state.files.template = self.settings.file_name
+        return state
 
     def search(self, work: Work, state: SearchState, log: AttemptLog) -> Search:
         return WorkSearch(self, work, state, log).run()

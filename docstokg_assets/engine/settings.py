@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from docstokg_assets.domain.naming import DEFAULT_TEMPLATE, check_template
 from resources.settings import Section
 
 Version = Literal["published", "accepted", "submitted", "unknown"]
@@ -22,6 +23,10 @@ class DownloadSettings(Section):
     versions: tuple[Version, ...] = Field(get_args(Version), description="wanted versions; `unknown`: not stated")
     licenses: tuple[str, ...] = Field(
         ("*",), description="wanted licences, as patterns such as `cc-by*` and `cc0`; `unknown`: not stated"
+    )
+    file_name: Annotated[str, AfterValidator(check_template)] = Field(
+        DEFAULT_TEMPLATE,
+        description="name of a file, of the fields author, year, title, doi, source and id; without {id}, the id is added",
     )
     global_url_dedupe: bool = Field(False, description="do not fetch a URL for one work that was fetched for another")
     guess_files: bool = Field(

@@ -138,7 +138,8 @@ def _each_once(
 def _works_of(batch: pa.RecordBatch) -> Iterator[Work]:
     cells = {name: batch.column(name).to_pylist() for name in _COLUMNS if name != "locations"}
     cells["locations"] = _locations_of(batch.column("locations"))
-    cells["urls"] = [tuple(urls or ()) for urls in cells["urls"]]
+    for name in ("urls", "authors"):
+        cells[name] = [tuple(texts or ()) for texts in cells[name]]
     cells["has_content"] = [bool(has) for has in cells["has_content"]]
     for values in zip(*(cells[name] for name in _COLUMNS), strict=True):
         yield Work(*values)

@@ -109,8 +109,10 @@ def explain(
     off: Sequence[tuple[str, str]],
     now: float,
     same_file: Sequence[str] = (),
+    options: str = "",
 ) -> WorkHistory:
-    """`resolvers`: those in use; `off`: the others, each with the reason; `same_file`: works whose file is the same."""
+    """`resolvers`: those in use; `off`: the others, each with the reason; `same_file`: works whose file is the same; `options`:
+    what a command needs to find this collection, such as ` --out papers`."""
     work = Work.from_json(queued.record)
     known = (work.doi and f"doi:{work.doi}", work.arxiv_id and f"arXiv:{work.arxiv_id}", work.pmcid)
     requests = tuple(_merged(_requests(attempts, _failures(queued, entry))))
@@ -128,7 +130,7 @@ def explain(
         reason=reason,
         tries=requests,
         why=(*_why(entry, reason, flags, attempts), *shared),
-        help=tuple(_help(work, queued, entry, reason, resolvers, off, now)),
+        help=tuple(_help(work, queued, entry, reason, resolvers, off, now, options)),
         links=(*links, *(f"{REASONS_PAGE}#flag-{flag}" for flag in flags)),
     )
 
@@ -199,13 +201,15 @@ def _help(
     resolvers: Sequence[Resolver],
     off: Sequence[tuple[str, str]],
     now: float,
+    options: str,
 ) -> Iterator[str]:
     if _succeeded(entry) and reason != Reason.HTML_ONLY:
         return
     if _waits(queued, now):
-        yield f"Run the same command after {_utc(queued.not_before)}; it continues there and repeats no request."
+        after = f"after {_utc(queued.not_before)}"
+        yield f"Run `content resume{options}` {after}; it continues there and repeats no request."
     elif queued.state != "done":
-        yield "Run the same command again; the work is still in the queue."
+        yield f"Run `content resume{options}`; the work is still in the queue."
     if reason is not None and reason in set(Reason) and reason != Reason.HTTP_4XX:  # its status is shown already
         remedy = REASON_TEXT[Reason(reason)].remedy
         yield from [remedy] if not remedy.startswith(NO_ACTION) else []
@@ -217,7 +221,8 @@ def _help(
         names = [name for name, its in off if its == why]
         yield f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not queried: {why}."
     if queued.state == "done" and entry is not None:
-        yield "Retried when a resolver, location or rule is added, or with `content resume --force`."
+        again = f"`content retry {queued.work_id}{options}`"
+        yield f"Retried when a resolver, location or rule is added, or with {again}."
 
 
 # -- the requests ------------------------------------------------------------------------------------------------------

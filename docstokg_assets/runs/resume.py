@@ -79,6 +79,13 @@ def force(catalog: Catalog, scope: WorkScope, selection: Selection) -> int:
     return catalog.reopen((end.work_id, {**_files_in_progress(catalog, end), "fresh": True}) for end in ends)
 
 
+def force_works(catalog: Catalog, work_ids: Sequence[str]) -> int:
+    """Reopen these works, finished or waiting, to be searched for again from the start; returns how many."""
+    ends = {end.work_id: end for end in catalog.entries_of(work_ids)}
+    files = {i: _files_in_progress(catalog, ends[i]) if i in ends else {} for i in work_ids}
+    return catalog.reopen((i, {**files[i], "fresh": True}) for i in work_ids)
+
+
 @dataclass(slots=True)
 class Verified:
     checked: int = 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -79,6 +81,19 @@ def open_services(config: ContentDownloadConfig, limits: Path | None = None) -> 
             closing(HttpClient(config.http, config.robots, catalog, limiter, cache=cache, chunk_bytes=chunk))
         )
         yield Services(config, catalog, store, lake, limiter, client, owner)
+
+
+@contextmanager
+def temporary_driver(config: ContentDownloadConfig) -> Iterator[BlockingDriver]:
+    """A driver for a few requests that leave nothing behind: its catalog, cache and limits are in a temporary folder, unless the
+    data folder has limits already."""
+    shared = config.data_root / "limits.sqlite3"
+    with tempfile.TemporaryDirectory(prefix="content-") as folder:
+        temporary = {"data_root": Path(folder), "storage": type(config.storage)()}
+        temporary["artifacts"] = config.artifacts.model_copy(update={"root": None, "store": "fs"})
+        usable = shared.is_file() and os.access(shared, os.W_OK)
+        with open_services(config.model_copy(update=temporary), shared if usable else None) as services:
+            yield services.driver()
 
 
 @contextmanager

@@ -78,6 +78,6 @@ def _write(path: Path, rows: list[dict[str, Any]], format: Format) -> None:
 
 _COLUMNS = frozenset({
     "id", "doi", "ids", "title", "display_name", "publication_year", "publication_date", "type", "language", "open_access",
-    "best_oa_location", "primary_location", "locations", "updated_date", "topics", "indexed_in",
+    "best_oa_location", "primary_location", "locations", "updated_date", "topics", "indexed_in", "authorships",
     "has_content",
 })  # fmt: skip

@@ -28,7 +28,7 @@ MAX_FILTER_BYTES = 6000  # of the 8190 that a request line may have
 LARGE_SLICE = 10_000  # works of a slice above which it is cut into smaller ones
 FIRST_CURSOR = "*"
 SELECT = (
-    "id,doi,ids,title,display_name,publication_year,publication_date,type,language,open_access,best_oa_location,"
+    "id,doi,ids,title,display_name,authorships,publication_year,publication_date,type,language,open_access,best_oa_location,"
     "primary_location,locations,updated_date,indexed_in,has_content"
 )
 _KEY_REMEDY = "Set DOCSTOKG_CONTENT_API_KEY_OPENALEX to a valid key; https://openalex.org/users gives one for free."

@@ -218,10 +218,10 @@ def test_fault_45_a_title_that_is_a_formula_is_disarmed_in_csv_and_raw_in_json_l
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("export", "--format", "parquet"), "Parquet needs a file: --out analysis.parquet"),
+        (("export", "--format", "parquet"), "Parquet needs a file: --to analysis.parquet"),
         (("export", "--format", "csv", "--table", "works", "--run", "x"), "works do not belong to runs"),
         (("export", "--format", "csv", "--run", "01NEVER"), "there is no run 01NEVER in"),
-        (("export", "--out", "/proc/no/x.parquet"), "--out /proc/no/x.parquet: there is no folder /proc/no"),
+        (("export", "--out", "/proc/no/x.parquet"), "--to /proc/no/x.parquet: there is no folder /proc/no"),
         (("export", "--out", "/proc/x.parquet"), "/proc/x.parquet cannot be written"),
         (("export", "--format", "xlsx"), "'xlsx' is not one of 'parquet', 'csv', 'jsonl'"),
         (("rebuild", "--run", "01NEVER"), "there is no run 01NEVER in"),

@@ -113,7 +113,7 @@ def test_the_story_of_a_work_says_what_was_tried_why_it_ended_so_and_what_would_
 def test_a_work_that_waits_says_for_how_long_and_what_to_do(told: tuple[Sandbox, Path], content: Content) -> None:
     box, config = told
     story = why(content, config, _of_kind(box, "gold", last=True).id)
-    assert "Waiting until 20" in story and "Run the same command after 20" in story
+    assert "Waiting until 20" in story and "Run `content resume --" in story and "` after 20" in " ".join(story.split())
     assert "docs/reasons.md#retry-after" in story
 
 

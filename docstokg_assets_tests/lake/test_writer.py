@@ -40,7 +40,8 @@ MONDAY, TUESDAY = datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=
 
 T, N, R, F, TIME, TEXTS = "string", "int64", "double", "bool", "timestamp[us, tz=UTC]", "list<element: string>"
 COLUMNS = {
-    "works": f"work_id {T}|title {T}|publication_date {T}|doi {T}|arxiv_id {T}|pmid {T}|pmcid {T}|type {T}|language {T}"
+    "works": f"work_id {T}|title {T}|authors {TEXTS}"
+    f"|publication_date {T}|doi {T}|arxiv_id {T}|pmid {T}|pmcid {T}|type {T}|language {T}"
     f"|is_oa {F}|oa_status {T}|locations list<element: struct<landing_url: string, pdf_url: string, is_oa: bool,"
     f" version: string, license: string, source: string, source_type: string>>|urls {TEXTS}|updated_date {T}"
     f"|fetched_at {TIME}|agency {T}|has_content {F}",
