@@ -13,16 +13,12 @@ import typer
 from docstokg_assets.cli.data_folder import open_catalog
 from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import JsonOption, Load, with_settings
-from docstokg_assets.config.explain import explain_resolvers
-from docstokg_assets.domain.works import Work
-from docstokg_assets.lake.reader import attempts_of_work
 from docstokg_assets.reporting import explain_work
 from docstokg_assets.reporting.rendering import json_text, printable
-from docstokg_assets.runs.services import resolvers_of
+from docstokg_assets.runs import work_history
 
 app = typer.Typer()
 _MAX_LISTED = 20
-_MOST_SEARCHED = 300_000  # works that are looked through for a title or a DOI; more take longer than anybody waits
 
 
 @app.command("why")
@@ -36,27 +32,13 @@ def why(
     loaded = load()
     wanted = explain_work.without_file_name(work)
     with open_catalog(loaded.value) as catalog:
-        matching = catalog.queued(explain_work.as_work_id(wanted))
-        if not matching and catalog.has_more_works(_MOST_SEARCHED):
+        try:
+            matching = work_history.find_works(catalog, wanted)
+        except work_history.TooManyWorks:
             _fail_too_many(wanted)
-        if not matching:
-            similar = catalog.queued_like(explain_work.search_terms(wanted))
-            matching = [queued for queued in similar if explain_work.matches(wanted, Work.from_json(queued.record))]
         if len(matching) != 1:
             _fail_ambiguous(wanted, [(one.work_id, str(one.record.get("title") or "(no title)")) for one in matching])
-        queued = matching[0]
-        entry = catalog.entry(queued.work_id)
-        same = catalog.works_with(entry.sha256) if entry is not None and entry.sha256 else []
-        off = [(row.name, str(row.state)) for row in explain_resolvers(loaded) if row.state.value != "enabled"]
-        history = explain_work.explain(
-            queued,
-            entry,
-            attempts_of_work(catalog, loaded.value.lake_files(), queued.work_id, queued.year),
-            resolvers_of(loaded.value),
-            off,
-            catalog.now(),
-            same_file=sorted({artifact.work_id for artifact in same} - {queued.work_id}),
-        )
+        history = work_history.history_of(catalog, loaded, matching[0])
     if as_json:
         typer.echo(json_text(history))
     else:
@@ -74,8 +56,8 @@ def _fail_too_many(wanted: str) -> NoReturn:
     value = (known.value if known else wanted).replace("'", "''")
     condition = f"{column} = '{value}'" if known else f"title ILIKE '%{value}%'"
     fail(
-        f"{wanted!r} is no OpenAlex id, and this collection has more than {_MOST_SEARCHED:,} works. Find its id first, quicker "
-        f"with AND year = …:\n"
+        f"{wanted!r} is no OpenAlex id, and this collection has more than {work_history.MOST_SEARCHED:,} works. "
+        f"Find its id first, quicker with AND year = …:\n"
         f'content query "SELECT DISTINCT work_id, title FROM works WHERE {condition}"',
         INCOMPLETE,
     )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from pydantic import BaseModel, Field, SecretStr, create_model, field_validator, model_validator
 
 from docstokg_assets.config.ingest import IngestSettings
+from docstokg_assets.config.serve import ServeSettings
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, default_order, key_variables, load_resolvers
 from docstokg_assets.sources.settings import OpenAlexSettings
@@ -49,6 +50,8 @@ NOT_HASHED = (
     "artifacts",
     "http.ca_bundle",
     "http.cache_dir",
+    "ingest.kafka",
+    "serve",
     *_FILE_KEYS,
 )
 
@@ -142,6 +145,7 @@ class ContentDownloadConfig(Section):
     resolvers: RegisteredResolvers = RegisteredResolvers()
     openalex: OpenAlexSettings = OpenAlexSettings()
     ingest: IngestSettings = IngestSettings()
+    serve: ServeSettings = ServeSettings()
 
     @field_validator("policy")
     @classmethod
