@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        place = (options.keep or Path(folder)) / f"snapshot-{options.works}"
+        place = (options.keep or Path(folder)) / f"snapshot-{options.works}-{options.format}"
         if not (place / "data" / options.format).exists():
             write_snapshot(
                 place, Universe(7, options.works, (YEAR, YEAR), Mix.load("default", None)), [YEAR], options.format

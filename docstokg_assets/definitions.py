@@ -11,12 +11,7 @@ from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.assets.openalex_works import openalex_works
 from docstokg_assets.defs.assets.resolver_plans import resolver_plans
 from docstokg_assets.defs.assets.run_metrics import run_metrics
-from resources.dagster_resources import (
-    ArtifactStoreResource,
-    CatalogResource,
-    HttpClientResource,
-    RateLimiterResource,
-)
+from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 
 
 def _with_code_references(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:

@@ -6,11 +6,14 @@ has other processes under the same numbers.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import platform
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -79,3 +82,14 @@ def _place(host: str) -> str:
     except OSError:
         return host
     return f"{host}.{hashlib.sha256(seen.encode()).hexdigest()[:8]}"
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let the garbage collector run rarely for the duration of a block that makes millions of records and no cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(50_000, before[0]), 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

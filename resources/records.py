@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 MANIFEST_SCHEMA_VERSION = 3
 CATALOG_SCHEMA_VERSION = 4
+DAY_S = 86_400
 
 
 class Status(StrEnum):
@@ -190,3 +191,14 @@ class Answer(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     more: bool  # there were more rows than the limit
+
+
+class Spent(NamedTuple):
+    """Whether the amount was taken from the budget of `day` (UTC, days since the epoch); else nothing was."""
+
+    taken: bool
+    day: int
+
+    @property
+    def next_day_begins(self) -> float:
+        return float((self.day + 1) * DAY_S)

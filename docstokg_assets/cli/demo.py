@@ -190,7 +190,7 @@ def _refresh(catalog: Catalog, states: Sequence[State], runs: Sequence[_Process]
         report = reports.get(state.label)
         counts = catalog.queue_counts(int(state.label))
         ended = process.poll() is not None
-        state.total, state.finished, state.later = counts.total, counts.done, counts.parked + counts.retry
+        state.total, state.finished, state.later = counts.total, counts.done, counts.waiting
         state.saved = sum(o.count for o in catalog.outcome_counts(int(state.label)) if o.reason is Reason.OK)
         state.phase = "done" if ended else str(report["phase"]) if report else state.phase
         if report is None:

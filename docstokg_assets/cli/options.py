@@ -70,14 +70,16 @@ SETTING_NAMES = tuple(name for name, setting in _SETTINGS.items() if not setting
 
 
 class Load:
-    """Loads the configuration of a command from the file, the environment and the options in `given`."""
+    """Loads the configuration of a command from the file (`--config`, else $DTKG_CONFIG), the environment and the options in
+    `given`."""
 
     def __init__(self, config: Path | None, given: Mapping[str, Any]) -> None:
         self.config, self.given = config, given
 
     def __call__(self, **overrides: Any) -> Loaded[ContentDownloadConfig]:
         """`overrides` replace options by name."""
-        return load_for_cli(self.config, os.environ, overrides_from(**{**self.given, **overrides}))
+        given = overrides_from(**{**self.given, **overrides})
+        return load_config(self.config or config_file(os.environ), os.environ, given)
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -118,10 +120,3 @@ def overrides_from(**given: Any) -> Mapping[str, Any]:
             flag = flag.split("/")[0 if value else 1]
         overrides[key] = SourcedValue(value, f"command line {flag}")
     return overrides
-
-
-def load_for_cli(
-    config: Path | None, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None
-) -> Loaded[ContentDownloadConfig]:
-    """The configuration of a command: the file of `--config`, else that of $DTKG_CONFIG, else none."""
-    return load_config(config or config_file(env), env, overrides)

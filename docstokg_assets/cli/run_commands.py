@@ -7,7 +7,8 @@ skipped or works are left; 4 the disk is full; 130 interrupted.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,10 +17,9 @@ from urllib.parse import urlsplit
 import typer
 from rich.console import Console
 
-from docstokg_assets.cli.dry_run import print_candidates
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import SETTING_NAMES, DeadlineOption, Load, with_settings
-from docstokg_assets.cli.output import RowFormat, print_message, stderr_console
+from docstokg_assets.cli.output import RowFormat, print_message, print_rows, stderr_console
 from docstokg_assets.cli.progress import RunDisplay
 from docstokg_assets.cli.run_session import RunSession, disk_errors, load_with_contact, working_root
 from docstokg_assets.cli.signals import StopSignals
@@ -33,13 +33,18 @@ from docstokg_assets.sources.listing import Collected, Source, continue_query, r
 from docstokg_assets.sources.settings import filter_string
 from resources.catalog.catalog import Catalog
 from resources.catalog.errors import CatalogError
+from resources.catalog.rows import Entry
 from resources.folders import read_lines
 from resources.http.errors import HttpError, Interrupted, TlsFailed
 from resources.http.redact import redact_url
+from resources.records import Answer
 
 app = typer.Typer()
 
 _MAX_SKIPPED = 20  # lines that are shown
+_FIRST = 10  # works and hosts in the table of a dry run
+_COLUMNS = ("work_id", "title", "resolver", "tier", "url")
+_Row = tuple[str | None, ...]
 
 
 @with_settings(*SETTING_NAMES)
@@ -163,7 +168,8 @@ def _source_from_file(kind: Literal["ids", "urls"], name: str) -> Source:
     if not source.works and not source.identifiers:
         _print_skipped(stderr_console(), source.set_aside)
         what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
-        fail(f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one per line")
+        found = f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one per line"
+        fail(found if lines else f"{name} is empty; give {what} per line")
     return source
 
 
@@ -196,7 +202,7 @@ def _run(session: RunSession, source: Source, format: RowFormat) -> int:
 
     session.drain(run, list_works, run.own_works)
     if session.dry_run:
-        print_candidates(catalog.entries(settled_by=run.run_id), format)
+        _print_candidates(catalog.entries(settled_by=run.run_id), format)
     _print_skipped(session.console, collected.set_aside)
     if collected.error is not None:
         session.print(f"the list of works is incomplete: {collected.error}")
@@ -228,3 +234,35 @@ def _print_skipped(console: Console, set_aside: Sequence[SetAside]) -> None:
         print_message(console, f"skipped: {aside.where}: {aside.reason}: {aside.text!r}")
     if len(set_aside) > _MAX_SKIPPED:
         print_message(console, f"… and {len(set_aside) - _MAX_SKIPPED:,} more")
+
+
+def _print_candidates(entries: Iterable[Entry], format: RowFormat) -> None:
+    """Print the URLs that a dry run would try, from the outcomes in its temporary catalog."""
+    rows: list[_Row] = []
+    for entry in entries:
+        found = entry.meta.get("candidates") or [{}]  # a work without a known copy has a row, too
+        rows += [(entry.work_id, entry.title, *(one.get(name) for name in _COLUMNS[2:])) for one in found]
+    candidates, works = [row for row in rows if row[4]], list(dict.fromkeys(row[:2] for row in rows))
+    if format is RowFormat.TABLE:
+        _print_first(candidates, works)
+    else:
+        print_rows(Answer(_COLUMNS, tuple(rows), False), format)
+    totals = f"{plural(len(works), 'work')}, {plural(len(candidates), 'candidate URL')}"
+    print_message(stderr_console(), f"{totals}; dry run: nothing was downloaded or written.")
+
+
+def _print_first(candidates: list[_Row], works: list[_Row]) -> None:
+    """The first works with their candidates, then the number of URLs by resolver and by host."""
+    console = Console()
+    for work in works[:_FIRST]:
+        print_message(console, f"{work[0]}  {work[1] or ''}".rstrip())
+        urls = [f"    {resolver:<10} {url}" for *known, resolver, _, url in candidates if tuple(known) == work]
+        for line in urls or ["    no known copy"]:
+            print_message(console, line, verbatim=True)
+    if len(works) > _FIRST:
+        print_message(console, f"… and {plural(len(works) - _FIRST, 'more work')}; --format csv or json shows all")
+    resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)
+    by_resolver = tuple((*who, count) for who, count in resolvers.most_common())
+    print_rows(Answer(("resolver", "tier", "URLs"), by_resolver, False), RowFormat.TABLE)
+    hosts = Counter(urlsplit(row[4] or "").hostname for row in candidates)
+    print_rows(Answer(("host", "URLs"), tuple(hosts.most_common(_FIRST)), len(hosts) > _FIRST), RowFormat.TABLE)

@@ -145,7 +145,9 @@ def print_remaining(
     if left:
         due = catalog.next_due(scope.year, scope.run_id) if counts.queued_due == 0 else None
         when = f" after {format_time(due)} UTC" if due is not None else ""
-        print_message(console, f"{plural(left, 'work')} not finished yet; run the same command again{when}.")
+        parts = {"waiting": counts.waiting, "still to do": counts.to_do}
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in parts.items() if count)
+        print_message(console, f"{plural(left, 'work')} not finished yet ({kinds}); run the same command again{when}.")
     return left
 
 

@@ -35,8 +35,8 @@ def serve(
         require_contact(loaded.value)
     console = stderr_console()
     signals = StopSignals(console, message=_STOPPING)
-    with disk_errors(loaded.value), signals.handled(), log_to(console, loaded.value.data_root / "serve.log"):
-        with serving(loaded, work=not no_work) as running:
-            print_message(console, f"Save a paper: {running.url}/   API: {running.url}/docs   Press Ctrl-C to stop.")
-            signals.stop.wait()
+    log = log_to(console, loaded.value.data_root / "serve.log")
+    with disk_errors(loaded.value), signals.handled(), log, serving(loaded, work=not no_work) as running:
+        print_message(console, f"Save a paper: {running.url}/   API: {running.url}/docs   Press Ctrl-C to stop.")
+        signals.stop.wait()
     print_message(console, "Stopped. Open requests stay in the queue.")

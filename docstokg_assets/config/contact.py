@@ -27,7 +27,7 @@ def require_contact(config: ContentDownloadConfig) -> None:
         return
     address = config.http.contact_email
     if not address:
-        problem = "http.contact_email is not set; those whose servers we ask must be able to reach you"
+        problem = "http.contact_email is not set; server operators must be able to reach you"
     elif (match := _ADDRESS.fullmatch(address)) is None:
         problem = f"http.contact_email: {address!r} is not an e-mail address"
     elif _RESERVED.search(match["domain"]):

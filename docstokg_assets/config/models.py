@@ -39,20 +39,11 @@ _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "cas", "spool", "lake", "repor
 ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key", **key_variables(load_resolvers())}
 # Not hashed: names of run and policy (the values of the policy are hashed), and paths, so that two machines have the same hash
 # when they work under the same rules.
-_FILE_KEYS = tuple(
-    f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region")
-)
 NOT_HASHED = (
-    "policy",
-    "run_id",
-    "data_root",
-    "storage.path",
-    "artifacts",
-    "http.ca_bundle",
-    "http.cache_dir",
+    *("policy", "run_id", "data_root", "storage.path", "artifacts", "http.ca_bundle", "http.cache_dir"),
+    *(f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region")),
     "ingest.kafka",
     "serve",
-    *_FILE_KEYS,
 )
 
 
@@ -183,7 +174,7 @@ class ContentDownloadConfig(Section):
 
     def lake_files(self) -> LakeFiles:
         """Open the files of the lake. Raises StoreError when its bucket cannot be used."""
-        place, spool = self.telemetry, self.data_root / "spool"
+        place = self.telemetry
         if place.lake is None:
             from resources.lake.files import LakeFolder
 
@@ -191,7 +182,7 @@ class ContentDownloadConfig(Section):
         from resources.lake.bucket import LakeBucket
 
         bucket, _, prefix = place.lake.removeprefix("s3://").partition("/")
-        return LakeBucket(bucket, prefix, place.lake_endpoint_url, place.lake_region, spool)
+        return LakeBucket(bucket, prefix, place.lake_endpoint_url, place.lake_region, self.data_root / "spool")
 
 
 def load_config(

@@ -1,1 +1,1 @@
-"""All that is Dagster: assets, checks, jobs, sensors and partitions."""
+"""Everything that imports Dagster: assets, checks, jobs, sensors and partitions."""

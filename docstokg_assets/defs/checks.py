@@ -28,7 +28,7 @@ from resources.dagster_resources import ArtifactStoreResource, CatalogResource
 from resources.records import Classification, Kind
 from resources.scope import WorkScope
 
-SAMPLE = 200  # files of a year that are read again: enough to see a fault of ours, little enough for every run
+SAMPLE = 200  # files of a year that are hashed again: enough to detect a bug, and cheap enough for every run
 
 _OBJECTIVES = tuple(slo for slo in SLOS if slo.name != "corruption")
 
@@ -120,16 +120,17 @@ def manifest_agrees(context: dg.AssetCheckExecutionContext, catalog: CatalogReso
             in_lake = _rows_in_lake(lake, WorkScope(year))
             attempts, outcomes = opened.counted_up_to(year, *positions)
             if lines_are_missing(opened, config.data_root / context.run.run_id, context.run.run_id):
-                faults.append("the manifest of this run lacks lines; `content telemetry rebuild` makes it again")
+                faults.append("the manifest of this run lacks lines; `content telemetry rebuild` writes it again")
     for name, kept in (("attempts", attempts), ("outcomes", outcomes)):
         if not kept.some <= in_lake[name] <= kept.all:
             faults.append(
-                f"{in_lake[name]} {name} in Parquet, {kept.all} in the catalog; `content telemetry rebuild` mends it"
+                f"{in_lake[name]} {name} in Parquet, {kept.all} in the catalog; `content telemetry rebuild` repairs it"
             )
     return dg.AssetCheckResult(
         passed=not faults,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(faults) or f"{attempts.all} attempts and {outcomes.all} outcomes, everywhere the same.",
+        description="; ".join(faults)
+        or f"{attempts.all} attempts and {outcomes.all} outcomes, the same in catalog and Parquet.",
         metadata={"attempts": attempts.all, "outcomes": outcomes.all},
     )
 

@@ -19,7 +19,7 @@ collect_year = dg.define_asset_job(
 continue_year = dg.define_asset_job(
     "continue_year",
     _REST,
-    description="What is left of a year: works that had to wait or are to be tried again, then export and report.",
+    description="The rest of a year: works that waited or are due for a retry, then export and report.",
 )
 
 
@@ -36,11 +36,11 @@ def drain_queue(
     rate_limiter: RateLimiterResource,
     http_client: HttpClientResource,
 ) -> None:
-    """One pass over whatever is due in the queue. Any number of machines may do so at once: each work is claimed by one."""
+    """Process the due works of the queue once. Several machines can do so at the same time: each work is claimed by one."""
     with handle_step_errors(context), services(catalog, artifact_store, rate_limiter, http_client) as opened:
         one_pass(context, config, opened, config.year, config.year)
 
 
-@dg.job(description="Helps with what is due, of one year or of all, on as many machines as there are; exports nothing.")
+@dg.job(description="Process the due works of one year or of all, on any number of machines; exports nothing.")
 def drain() -> None:
     drain_queue()

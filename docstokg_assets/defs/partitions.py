@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from typing import Any
 
 import dagster as dg
 
@@ -35,5 +37,13 @@ years = year_partitions(_first_year())
 
 
 def newest_year() -> int:
-    """Works of which no year is known are taken in with it."""
+    """The newest partition, which includes works without a known year."""
     return int(years.get_last_partition_key() or 0)
+
+
+def yearly_asset(**options: Any) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """`dg.asset` with what all assets of the pipeline share: the partitions, the group and the owner."""
+    decorate: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(
+        partitions_def=years, group_name="content_download", owners=["team:content-download"], **options
+    )
+    return decorate

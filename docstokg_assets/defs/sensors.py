@@ -21,17 +21,10 @@ from docstokg_assets.sources import SourceError
 from docstokg_assets.sources.delta import Delta, find_delta
 from docstokg_assets.sources.listing import open_snapshot, openalex_api
 from resources.catalog.catalog import Catalog
-from resources.dagster_resources import (
-    ArtifactStoreResource,
-    CatalogResource,
-    HttpClientResource,
-    RateLimiterResource,
-)
+from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
 from resources.whole_file import whole_file
 
 _ACTIVE = [getattr(dg.DagsterRunStatus, name) for name in ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")]
-
-
 _LOOKED_THROUGH = 50  # successful runs of one year since it was requested, the latest first
 
 
@@ -47,6 +40,9 @@ class _Night:
     @classmethod
     def read(cls, cursor: str | None) -> _Night:
         return cls(**json.loads(cursor)) if cursor else cls()
+
+    def written(self) -> str:
+        return json.dumps(asdict(self))
 
 
 @dg.sensor(job=collect_year, minimum_interval_seconds=600)
@@ -81,7 +77,7 @@ def nightly_delta(
             delta = _find_delta(config, since, today)
         except SourceError as error:
             later = replace(night, ask_from=error.retry_at or 0.0)
-            return dg.SensorResult(skip_reason=str(error), cursor=json.dumps(asdict(later)))
+            return dg.SensorResult(skip_reason=str(error), cursor=later.written())
     return _of_delta(context, delta, night, since, now)
 
 
@@ -117,7 +113,7 @@ def _of_delta(
         unfinished[year] = str(first), now.timestamp()
         requests.append(_changes_of(year, delta, delta.since - (since - first), changed.get(year, 0), now.date()))
     skipped = None if requests else f"no works in the years that have a partition; {delta.message}"
-    cursor = json.dumps(asdict(_Night(str(now.date()), unfinished=unfinished)))
+    cursor = _Night(str(now.date()), unfinished=unfinished).written()
     return dg.SensorResult(run_requests=requests, skip_reason=skipped, cursor=cursor)
 
 
@@ -157,7 +153,9 @@ def _of_snapshot(instance: dg.DagsterInstance, config: ContentDownloadConfig, to
     has not seen, so all years are requested, once for each new folder, and again for one whose last run failed."""
     newest = max((part.updated for part in open_snapshot(config.openalex).parts()), default=None)
     if newest is None:
-        return dg.SensorResult(skip_reason="the snapshot's manifest names no files", cursor=_looked(today))
+        return dg.SensorResult(
+            skip_reason="the snapshot's manifest names no files", cursor=_Night(str(today)).written()
+        )
     requests = [
         dg.RunRequest(
             run_key=f"{year} snapshot {newest}" + (f" again {today}" if _last_failed(instance, year) else ""),
@@ -165,7 +163,7 @@ def _of_snapshot(instance: dg.DagsterInstance, config: ContentDownloadConfig, to
         )
         for year in reversed(years.get_partition_keys())
     ]
-    return dg.SensorResult(run_requests=requests, cursor=_looked(today))
+    return dg.SensorResult(run_requests=requests, cursor=_Night(str(today)).written())
 
 
 def _last_failed(instance: dg.DagsterInstance, year: str) -> bool:
@@ -173,10 +171,6 @@ def _last_failed(instance: dg.DagsterInstance, year: str) -> bool:
     of_year = dg.RunsFilter(job_name=collect_year.name, tags={"dagster/partition": year})
     last = instance.get_runs(of_year, limit=1)
     return bool(last) and last[0].status in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-
-
-def _looked(day: dt.date) -> str:
-    return json.dumps(asdict(_Night(str(day))))
 
 
 def _nothing(why: str) -> dg.SensorResult:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 from docstokg_assets.domain.works import Work
@@ -104,20 +105,25 @@ DELETED_PLAN = "deleted"  # instead of the hash, for a work that is not searched
 
 def plan_columns(plans: Iterable[tuple[Work, Plan]], planned_at: datetime) -> dict[str, list[Any]]:
     """One row per step, as columns for Parquet: a year has millions of them."""
-    rows = [(work, plan, place, step) for work, plan in plans for place, step in enumerate(plan.steps)]
-    candidates = [step.candidate for *_, step in rows]
-    return {
-        "work_id": [work.work_id for work, *_ in rows],
-        "year": [work.year for work, *_ in rows],
-        "position": [place for _, _, place, _ in rows],
-        "tier": [step.tier.value for *_, step in rows],
-        "resolver": [step.resolver for *_, step in rows],
-        "deferred": [step.deferred for *_, step in rows],
-        "url": [c.url if c else None for c in candidates],
-        "host": [c.host if c else step.asks_host for c, (*_, step) in zip(candidates, rows, strict=True)],
-        "target": [c.target.value if c else None for c in candidates],
-        "version": [c.version if c else None for c in candidates],
-        "license": [c.license if c else None for c in candidates],
-        "plan_hash": [plan.hash for _, plan, *_ in rows],
-        "planned_at": [planned_at] * len(rows),
-    }
+    rows = [
+        (work.work_id, work.year, plan.hash, place, *_step_cells(step))
+        for work, plan in plans
+        for place, step in enumerate(plan.steps)
+    ]
+    cells = zip(*rows, strict=True) if rows else repeat(())
+    columns = {name: list(column) for name, column in zip(_STEP_COLUMNS, cells, strict=False)}
+    return {**columns, "planned_at": [planned_at] * len(rows)}
+
+
+_STEP_COLUMNS = (
+    *("work_id", "year", "plan_hash", "position"),
+    *("tier", "resolver", "deferred", "url", "host", "target", "version", "license"),
+)
+
+
+def _step_cells(step: PlanStep) -> tuple[Any, ...]:
+    found = step.candidate
+    if found is None:
+        return step.tier.value, step.resolver, True, None, step.asks_host, None, None, None
+    copy = found.url, found.host, found.target.value, found.version, found.license
+    return step.tier.value, step.resolver, False, *copy

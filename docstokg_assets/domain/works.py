@@ -192,7 +192,8 @@ def _arxiv_id_among(places: list[Mapping[str, Any]]) -> str | None:
     for place in places:
         for name in (place.get("id"), place.get("landing_page_url"), place.get("pdf_url")):
             # Of a URL or an OAI name only: a bare number in these fields says nothing about arXiv.
-            named = name.removeprefix("pmh:") if isinstance(name, str) and "arxiv" in name.lower() else None
-            if found := ids.normalize_arxiv(named):
+            if not isinstance(name, str) or "arxiv" not in name.lower():
+                continue
+            if found := ids.normalize_arxiv(name.removeprefix("pmh:")):
                 return ids.arxiv_without_version(found)
     return None

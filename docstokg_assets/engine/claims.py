@@ -1,10 +1,10 @@
-"""Claim due works from the catalog, without those of hosts that cannot be asked at the moment, and renew the leases on them.
+"""Claim due works from the catalog, except those whose host cannot take requests now, and renew the leases on them.
 
-Groups with full queues are left out. So are groups with an open circuit breaker, as long as other works are due: requests to them
-would only be refused. When nothing else is due these works are claimed too, because they may have copies elsewhere. A claim
-continues where the last one ended as long as no group is admitted again, so that the many works of slow hosts are skipped once
-and not by each claim. With thousands of slow hosts some group is admitted at any moment; its works are then looked for as often
-as that is cheap.
+Groups with full queues are left out. Groups with an open circuit breaker are left out while other works are due, because requests
+to them would be refused; if nothing else is due, their works are claimed too, since they may have copies on other hosts. A claim
+continues where the last one ended as long as no group is admitted again, so the works of slow hosts are skipped once and not by
+every claim. With thousands of slow hosts, groups are admitted all the time; all due works are then read again only as often as
+that is cheap.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ class Claims:
         rescans = not left_out or (self._saw_all and is_time)
         if rescans:
             self._up_to, self._skipped, self._found_none = None, left_out, True
-            if (
-                left_out
-            ):  # a group that is admitted again has room for one or two works, however many are in the catalog
+            if left_out:  # a readmitted group has room for one or two works, however many are due
                 limit = min(limit, 2 * max(1, readmitted))
         claimed = self._take(limit, left_out=left_out, after=self._up_to)
         items, self._up_to, self._saw_all = claimed.items, claimed.up_to, claimed.is_end
@@ -62,7 +60,7 @@ class Claims:
                 self._rescan_at = 0.0  # there may be more of these
         self.next_at = now if items or not self._saw_all else now + TICK_S
         if Phase.HALF_OPEN in hosts.values():
-            # Links that fail together often come together, so that the same few would be the probes every time.
+            # Links that fail together are often adjacent; without shuffling, the same few would be the probes every time.
             random.shuffle(items)
         return items
 

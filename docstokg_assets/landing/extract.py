@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from docstokg_assets.domain.plans import Target
-from docstokg_assets.landing.link_scoring import ENOUGH, rejection_reason, score_link, unusable_reason
+from docstokg_assets.landing.link_scoring import ENOUGH, closeness, rejection_reason, score_link, unusable_reason
 from docstokg_assets.landing.page import Anchor, Page, read_page, words_of
 from docstokg_assets.landing.platforms import BUTTONS, PLATFORMS
 from docstokg_assets.landing.rules import DECLARED, FRAMES, HTML_RULES, STEPS, XML_RULES, On, Rule
@@ -17,8 +17,16 @@ from docstokg_assets.landing.walls import wall_at
 from resources.http.canonical import canonical_url
 
 RULES: tuple[Rule, ...] = (*DECLARED, *PLATFORMS, *FRAMES, *BUTTONS, *XML_RULES, *HTML_RULES, *STEPS)
-GUESSED, ITSELF = "anchor", "page-itself"  # techniques that are not rules: a scored link; the page itself
+_CERTAIN = frozenset(rule.technique for rule in RULES if rule.certain)
+GUESSED, ITSELF, BOUNCE = "anchor", "page-itself", "bounce"  # not rules: a scored link, the page itself, its only link
 MAX_LINKS = 5  # of one kind
+_SHORT_PAGE = 700  # characters of a page that only leads to another one
+_BOUNCE = re.compile(
+    r"(?i)redirect|will (?:begin|start|be (?:downloaded|displayed|opened))|should (?:begin|start|load|open|download)"
+    r"|if (?:it|the|your|nothing|this)[^.]{0,60}(?:not|n't)|automatically|please wait|wird (?:in kürze|automatisch)|weiterleit"
+    r"|descarga comenzará|redirigi|sera automatiquement|rediriger|перенаправ|начнётся|开始下载|跳转"
+)
+_CLICK_HERE = re.compile(r"(?i)click|\bhere\b|\bhier\b|\baquí\b|\bici\b|здесь|点击|download|continue|proceed|manual")
 _MANY, _MANY_GUESSES = 6, 3  # links of one technique; more are a list of papers, not a paper
 _FULL_TEXT_WORDS = 1500
 _DECLARED_FULL_TEXT_WORDS = 800
@@ -27,7 +35,9 @@ _SECTIONS = re.compile(
     r"|discussion|conclusions?|references|bibliography|acknowledge?ments?)\b"
 )
 _HTML_METAS = ("citation_fulltext_html_url", "citation_full_html_url")
-_LIST_ADDRESS = re.compile(r"(?i)/(?:profiles?|authors?|people|search|toc|issue/view|issues|browse|current)(?:/|$)")
+_LIST_ADDRESS = re.compile(
+    r"(?i)/(?:profiles?|authors?|people|search|toc|issue/view|browse|current)(?:/|$)|/issues(?:/[^/]{1,80}){0,2}/?$"
+)
 _REFERENCES = re.compile(r"(?i)\W{0,3}(?:references|notes|works cited|bibliography|literature cited)\W{0,3}")
 _BODY = re.compile(r"(?i)\bbodymatter\b|\barticlebody\b|\barticle-?full-?text\b|\bfulltext-?view\b")  # of an article
 
@@ -116,8 +126,30 @@ class _Finds:
             else:
                 self.links[Target.PDF].setdefault(canonical_url(link), Link(link, GUESSED))
 
+    def follow_bounce(self) -> None:
+        """The only link of a page that says that the file will be sent, or that the reader is being redirected."""
+        if not _BOUNCE.search(words_of(self._page.root, _SHORT_PAGE + 1)[:_SHORT_PAGE]) or len(self._page.anchors) > 12:
+            return
+        named = [a for a in self._page.anchors if _CLICK_HERE.search(f"{a.words} {a.hints}")] or self._page.anchors
+        links = {canonical_url(link): link for a in named if (link := self._page.absolute(a.address))}
+        links = {key: link for key, link in links.items() if key != self._own and not wall_at(link)}
+        if len(links) == 1:
+            self.links[Target.LANDING].update({key: Link(link, BOUNCE) for key, link in links.items()})
+
+    def fetch_steps(self) -> None:
+        """A next page whose URL is that of a PDF is the file; asked for as a page, it would be asked for twice."""
+        for key, step in list(self.links[Target.LANDING].items()):
+            if urlsplit(step.url).path.lower().endswith(".pdf") and not self.links[Target.PDF]:
+                self.links[Target.PDF][key] = step
+
     def best(self, target: Target) -> tuple[Link, ...]:
-        return tuple(self.links[target].values())[:MAX_LINKS]
+        """In the order of the rules; of the links of one rule, those that name this work first."""
+        links = list(self.links[target].values())
+        if target is Target.PDF and len(links) > 1:
+            places = {link.technique: place for place, link in reversed([*enumerate(links)])}
+            key = {link.url: closeness(self._page, link.url) for link in links if link.technique not in _CERTAIN}
+            links = sorted(links, key=lambda link: (places[link.technique], key.get(link.url, 0)))
+        return tuple(links)[:MAX_LINKS]
 
 
 def extract(page: bytes, content_type: str | None, url: str) -> Found:
@@ -131,6 +163,9 @@ def extract(page: bytes, content_type: str | None, url: str) -> Found:
             finds.apply(rule)
     if not finds.links[Target.PDF]:
         finds.guess()
+    if not finds.links[Target.PDF] and not finds.links[Target.LANDING]:
+        finds.follow_bounce()
+    finds.fetch_steps()
     itself = _is_full_text(read)
     html = finds.best(Target.HTML) or ((Link(url, ITSELF),) if itself else ())
     known = finds.links[Target.PDF].keys() | finds.links[Target.XML].keys()

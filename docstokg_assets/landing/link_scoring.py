@@ -59,10 +59,11 @@ NOT_THE_ARTICLE: tuple[NotTheArticle, ...] = (
          around=r"related|recommend|similar|most-?(?:read|view|cited|popular)|trending|also-?read|latest-articles"
          r"|popular|(?:other|more|next|prev|previous)[-_]?articles?|carousel", by_heading=True),
     _row("issue", r"(?:full|whole|entire|complete|this) (?:issue|volume|book|proceedings)|front ?matter|back ?matter"
+         r"|\b(?:book|ebook|issue|volume|proceedings) (?:as )?(?:e?pdf|download)|\bdownload (?:the )?(?:e?book|issue|volume)\b"
          r"|table of contents|editorial board|masthead|cover (?:page|image)|sumario|sommaire|inhaltsverzeichnis"
          r"|(?:número|numéro) compl",
          file=r"front[-_ ]?matter|back[-_ ]?matter|masthead|[-_]toc\b|booktoc|(?:full|whole)[-_]?issue|issue[-_]?pdf"
-         r"|title[-_]?page",
+         r"|title[-_]?page|^(?:cover|omslag|spikblad|toc|contents|index)[-_0-9]{0,6}\.pdf$|fulltextcover|^(?:cover|spikblad)01",
          around=r"\btoc\b|table-of-contents|obj_issue|issue-(?:item|toc|pdf|cover)|toc-?(?:article|item|entry)"
          r"|search-results?|article-list|obj_article_summary"),
     _row("guidelines", r"(?:author|reviewer|submission|user|style)s?'? (?:guide|guidelines|information|instructions"
@@ -71,17 +72,23 @@ NOT_THE_ARTICLE: tuple[NotTheArticle, ...] = (
          r"|(?:licen[cs]e|deposit|transfer) (?:agreement|form)|checklist|brochure|\bfl[iy]er\b|media kit|terms (?:of"
          r"|and)|privacy (?:policy|notice|statement)|cookie policy|price list|call for papers|order form|subscription"
          r"|catalogue?|modern slavery|annual report|\bfaq\b|\bhelp\b|disclosure form|(?:get|install) (?:adobe|acrobat)"
-         r"|acrobat reader|adobe reader|directrices|normas (?:para|de)|instrucciones|consignes|правила",
+         r"|acrobat reader|adobe reader|directrices|normas (?:para|de)|instrucciones|consignes|правила|regulamin|pedoman"
+         r"|(?:open access|\boa|editorial|data|archiving|sharing|journal|publication|copyright|self-archiving) polic(?:y|ies)"
+         r"|قواعد|شروط|投稿|模板|版权|协议|稿约|執筆要領|투고|yazım kural|quy định|hướng dẫn|autorenhinweise"
+         r"|richtlinien",
          file=r"guide(?:lines?)?[-_ ]?(?:for|to)[-_ ]|authors?[-_ ]?guide|for[-_]?authors|template|agreement|checklist"
          r"|brochure|fl[iy]er|media[-_]?kit|user[-_]?(?:guide|manual)|terms[-_]?of|privacy[-_]?policy|policies"
-         r"|price[-_]?list|order[-_]?form|coi[-_]?disclosure|call[-_]for[-_]papers|leaflet",
+         r"|price[-_]?list|oa[-_]policy|[-_]policy\.pdf$|order[-_]?form|coi[-_]?disclosure|call[-_]for[-_]papers|leaflet|^licen[cs]e[-_0-9a-z]{0,12}\.pdf$"
+         r"|^(?:rules|regulamin|normas|pravila|ethics|deposit[-_]?licen[cs]e)[-_0-9a-z]{0,12}\.pdf$",
          around=r"guidelines|for-authors|author-info|cookie|advert|sponsor|\bads?\b|author-guide"),
-    _row("companion", r"\b(?:slides?|poster|presentation|video|audio|transcript)\b|figures? (?:only|pdf)"
+    _row("companion", r"\b(?:slides?|poster|presentation|video|audio|transcript|talk|cv|vita|résumé|handout)\b"
+         r"|curriculum vitae|figures? (?:only|pdf)"
          r"|peer[- ]review|reviewers?'? (?:comments|reports?)|decision letter|reporting summary|review history"
          r"|author response|correction|erratum|corrigendum|\bcitations?\b|bibtex|\bris\b|metadata|first page|preview"
          r"|sample|extract\b|^\W*(?:view |download )?abstracts?\W*$|abstracts? (?:only|book)|book of abstracts"
          r"|cover letter|summary pdf|statistics",
-         file=r"slides|poster|figures|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)"
+         file=r"slides|poster|figures|[-_]talk\b|^(?:cv|vita|resume)[-_.0-9]"
+         r"|cover[-_ ]?letter|peer[-_]?review(?:er|[-_]?(?:file|history|report)|\.pdf)"
          r"|decision[-_]?letter|first[-_]?page|preview|reporting[-_]?summary|downloadtable|downloadfigure"
          r"|googlepreview",
          around=r"\bfig(?:ure)?s?\b|\btable-(?:wrap|download|responsive-tools)|peer-review|review-history"),
@@ -103,23 +110,37 @@ submitted szöveg tab tam teks tekst teksti teljes testo text texte texto the th
 türkçe tải unduh ver version view volledige volltext văn về window xuống öffnen κατέβασμα κείμενο πλήρες в
 завантажити открыть повний полный рус русский скачать статті статьи статью статья текст файл формате читать
 להורדה מאמר الكامل المقال النص تحميل تنزيل دانلود متن مقاله کامل
-icon icons image logo img small btn button downloads external link links browser viewer
+article's paper's complete entire version's copy pdfs hal bản toàn bài báo naskah berkas dokumen selengkapnya lihat
+makaleyi metni dosyası pdf'i indirin görüntüleyin článek článku celého stiahnuť súbor plného zobrazit stažení letöltése cikk
+descărcați articol articolul изтегли статия преузми рад пуни цео переглянути жүктеу толық мәтін мақала koko näytä
+hent hele vis åpne bekijk bekijken volledig tekstfil λήψη πλήρους κειμένου άρθρου טקסט מלא הורדה डाउनलोड लेख
+البحث كاملا كامل للبحث الملف ملف بصيغة عرض فتح نسخة اصل دریافت فایل مقاله‌ مشاهده نمایش نص
+chapter capítulo chapitre kapitel thesis tesis thèse dissertation report informe rapport
+het een den die das der des dem ein eine un une una uno las los les du des el lo il gli i os as um uma do da no na
+artikkeli artikkelin artikkelit teksten artikeln artikelen artiklen dokumentet पूरा करें teljes egy az da za u na z w do od i
+texts gratis kostenlos gratuit accès libre livre acesso acceso abierto aberto volledige weergeven
+pełnego pobieranie wersja wyświetl zobacz visualizza visualizar ver consultar leer ler lire consulta obrir descarrega baixe
+main author's postprint eprint vor am icon icons image logo img small btn button downloads external link links browser viewer
 fichier datei brasil españa bahasa indonesia українська uk us العربية
 eng rus ukr pol deu ger fra ita spa jpn kor kaz magyar čeština hrvatski srpski română ελληνικά فارسی galego català
 """
 _SPOKEN = frozenset(_SPOKEN_WORDS.split())
 # Languages without spaces: their words are taken out wherever they stand.
 _SPOKEN_PIECE = re.compile(
-    r"下载|下載|全文|阅读|浏览|查看|在线|免费|原文|文件|本文|ダウンロード|フルテキスト|を|表示|閲覧|形式|日本語|英語|다운로드|원문|전문|보기|ดาวน์โหลด|บทความ"
+    r"下载|下載|全文|阅读|浏览|查看|在线|免费|原文|文件|本文|点击|点此|预览|文章|论文|論文|获取|打开|檔案|電子檔|를|을|논문|파일|ダウンロード|フルテキスト|を|表示|閲覧|形式|日本語|英語|다운로드|원문|전문|보기|ดาวน์โหลด|บทความ"
     r"|ฉบับเต็ม|中文|英文|版"
 )
 _MEANS_FULL_TEXT = re.compile(
     r"(?i)full[ -]?text|download|télécharger|texte intégral|descargar|texto completo|baixar|texto integral|volltext"
     r"|herunterladen|scarica|testo completo|скачать|полный текст|indir|tam metin|pobierz|pełny tekst|fulltext|unduh"
-    r"|下载|下載|全文|原文|本文|ダウンロード|다운로드|원문|view/open|تحميل|دانلود"
+    r"|下载|下載|全文|原文|本文|ダウンロード|다운로드|원문|view/open|تحميل|دانلود|تنزيل|دریافت|letölt|stáhnout|preuzmi|ladda ner"
+    r"|last ned|hent|lataa|downloaden|descarcă|завантажити|изтегли|преузми|λήψη|tải về|tải xuống|toàn văn|ดาวน์โหลด|הורדה|डाउनलोड"
 )
 _OTHER_FILE = re.compile(r"(?i)\.(?:docx?|xlsx?|pptx?|zip|csv|txt|epub|jpe?g|png)\b")
 _SUPPLEMENT_FOLDER = re.compile(r"(?i)/suppl_file/|/doi/suppl/|/MediaObjects/|/supplementary/|/suppl_data/")
+_FILE_NAME = re.compile(
+    r"[^\s/]{1,150}\.pdf\b[^a-z]{0,30}(?:[kmg]i?b|bytes)?\W{0,5}", re.IGNORECASE
+)  # a label, with the size
 _LETTERS = re.compile(r"[^\W\d_]+")
 _PDF_ADDRESS = re.compile(
     r"(?i)/e?pdf(?:s|ft|direct|download)?(?:[/?;]|$)"
@@ -150,6 +171,8 @@ def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None
     if _SUPPLEMENT_FOLDER.search(parts.path):
         return "supplement"
     file = unquote(parts.path.rstrip("/").rpartition("/")[2])
+    shown = _FILE_NAME.match(anchor.words) if anchor else None
+    files = (file, shown[0].strip()) if shown else (file,)
     spoken = (anchor.words, anchor.hints) if anchor else ()
     if any(map(_OTHER_FILE.search, spoken)):
         return "other-format"
@@ -157,7 +180,7 @@ def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None
     # A link that offers the PDF of this very work may be inside elements of any name; supplements share its identifier.
     own = anchor is not None and _label_score(anchor) == ENOUGH and _names_this_work(page, link)
     for row in NOT_THE_ARTICLE:
-        named = any(map(row.said.search, spoken)) or row.file.search(file)
+        named = any(map(row.said.search, spoken)) or any(map(row.file.search, files))
         inside = row.around.search(around) and not (own and row.why != "supplement")
         if named or inside or (row.by_heading and row.said.search(heading)):
             return row.why
@@ -190,8 +213,19 @@ def _text_score(words: str) -> int:
     rest = _SPOKEN_PIECE.sub(" ", lowered.replace("epdf", " ").replace("pdf", " "))
     others = sum(word not in _SPOKEN for word in _LETTERS.findall(rest))
     if "pdf" in lowered:
+        if name := _FILE_NAME.match(lowered):
+            beside = _LETTERS.findall(lowered[name.end() :])
+            return 2 if any(word not in _SPOKEN for word in beside) else 4 if beside else 3
         return 5 if not others else 2 if others <= 2 else 1
     return 3 if not others and _MEANS_FULL_TEXT.search(lowered) else 0
+
+
+def closeness(page: Page, link: str) -> int:
+    """0 when a link has an identifier of the page, 1 when it resembles one or the page's URL, else 2."""
+    pairs = ((name, page.identities.get(kind, ())) for kind, names in identities(link).items() for name in names)
+    if any(name in known for name, known in pairs):
+        return 0
+    return 1 if _names_this_work(page, link) else 2
 
 
 def _names_this_work(page: Page, link: str) -> bool:

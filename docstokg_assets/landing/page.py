@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote, urldefrag, urlencode, urljoin
 
 from lxml import etree, html
 from w3lib.encoding import html_to_unicode
@@ -22,18 +23,65 @@ _MAX_OF_A_KIND = 3000  # elements; more links than this are no landing page
 _MAX_ADDRESS = 2048
 _MAX_SCRIPTS, _MAX_SCRIPT = 200, 2_000_000  # scripts, and characters of one
 _WORDS = 200  # characters of a link's text
-_TAGS = ("meta", "link", "a", "area", "button", "form", "iframe", "embed", "object", "frame", "script", "input", "h1")
+_TAGS = frozenset(
+    (
+        "meta",
+        "link",
+        "a",
+        "area",
+        "button",
+        "form",
+        "iframe",
+        "embed",
+        "object",
+        "param",
+        "frame",
+        "script",
+        "input",
+        "h1",
+    )
+)
+_MAX_OTHERS = 60_000  # other elements whose attributes are looked at
 # Attributes with the URL of a link or button; `onclick` has it as the argument of a call.
-_DATA_ATTRIBUTES = ("data-article-url", "data-pdf-url", "data-popup", "data-download-url", "data-href")
+_DATA_ATTRIBUTES = (
+    *(
+        "data-article-url",
+        "data-pdf-url",
+        "data-popup",
+        "data-download-url",
+        "data-downloadurl",
+        "data-href",
+        "data-url",
+    ),
+    *("data-pdf", "data-file", "data-link", "data-fileurl", "data-file-url", "data-pdfurl", "data-pdf-src"),
+)
+_SHOWN = frozenset({"source", "data-pdf", "data-pdf-src", "data-src"})  # what a viewer made by a script shows
+_STATE_ATTRIBUTE = re.compile(r"\s{0,20}[{\[]\s{0,20}[{\"\[]")  # JSON for the page's own scripts
 _ADDRESS_ATTRIBUTES = ("href", *_DATA_ATTRIBUTES, "action")
+_HINTS = ("title", "aria-label", "download", "data-title", "data-download-type", "type")
+_META_SEPARATOR = re.compile(r"^citation[.:-]")
+PDF_META = "(pdf)"  # all metas with PDF in their name
 _NO_URL = ("#", "javascript:", "mailto:", "data:", "tel:", "about:")
-_CALLED = re.compile(r"""(?i)(?:open|location|href|assign|replace|download\w{0,20})\W{1,6}["']([^"'\s]{4,1000})["']""")
+_CALLED = re.compile(
+    r"""(?i)(?:open|location|href|assign|replace|\w{0,20}download\w{0,20}|\w{0,20}pdf\w{0,20}|popup\w{0,20})\W{1,6}["']([^"'\s]{4,1000})["']"""
+)
+# Calls with the parts of a URL as arguments: what is called, and the URL.
+_CALLS = (
+    (
+        re.compile(r"lsdy[0-9]?\(\s?'PDF',\s?'([0-9]{1,12})',\s?'(https?://[^'\s]{4,200})'"),
+        r"\2/CN/article/downloadArticleFile.do?attachType=PDF&id=\1",
+    ),
+)
 # Identifiers of works in URLs and texts: a link whose URL has another identifier than the page leads to another work.
 _IDENTITIES = (
     ("doi", re.compile(r"10\.[0-9]{4,9}/[^\s\"'<>?#&]{2,200}")),
     ("pii", re.compile(r"(?<![a-z0-9])s[0-9]{15}[0-9x](?![0-9])")),
     ("pmcid", re.compile(r"(?<![a-z0-9])pmc[0-9]{4,9}")),
     ("arxiv", re.compile(r"(?<=/)[0-9]{4}\.[0-9]{4,5}(?=v[0-9]|\.pdf|/|$)")),
+    ("ojs", re.compile(r"(?<=/article/)(?:view|viewfile|download|viewpdfinterstitial)/([0-9]{1,9})(?=[/?#]|$)")),
+    ("handle", re.compile(r"/(?:handle|bitstream(?:/handle)?)/([0-9][0-9.]{1,20}/[0-9]{1,9})(?=[/?#]|$)")),
+    ("hal", re.compile(r"(?<=/)((?:hal|tel|inria|halshs|insu|cel|dumas|pasteur)-[0-9]{8})(?![0-9])")),
+    ("arnumber", re.compile(r"[?&]arnumber=([0-9]{4,9})")),
 )
 # What may follow an identifier in a URL; removed repeatedly.
 _TAIL = re.compile(
@@ -103,10 +151,14 @@ def read_page(page: bytes, content_type: str | None, url: str) -> Page | None:
     base = next(iter(root.xpath("//base/@href")), None)
     made.base = (made.absolute(base) if base else None) or url
     counts: dict[str, int] = defaultdict(int)
-    for element in root.iter(*_TAGS):
-        counts[element.tag] += 1
-        if counts[element.tag] <= _MAX_OF_A_KIND:
-            _gather(made, element)
+    for element in root.iter():
+        if element.tag in _TAGS:
+            counts[element.tag] += 1
+            if counts[element.tag] <= _MAX_OF_A_KIND:
+                _gather(made, element)
+        elif counts[""] < _MAX_OTHERS:
+            counts[""] += 1
+            _gather_other(made, element)
     made.titles.update(title.lower() for title in made.metas.get("citation_title", ()))
     own = " ".join(value for name in _IDENTIFYING for value in made.metas.get(name, ())[:5])
     made.identities = identities(f"{url} {own}")
@@ -174,17 +226,23 @@ def _detect(body: bytes) -> str:
 def _gather(page: Page, element: html.HtmlElement) -> None:
     tag = element.tag
     if tag == "meta":
-        names = {element.get(key, "").lower().strip() for key in ("name", "property", "http-equiv", "itemprop")}
+        names = {element.get(key, "").lower().strip() for key in ("name", "property", "http-equiv", "itemprop", "id")}
+        content = (element.get("content") or element.get("value") or "")[:_MAX_ADDRESS].strip()
         for name in filter(None, names):
-            page.metas[name].append(element.get("content", "")[:_MAX_ADDRESS].strip())
+            page.metas[_META_SEPARATOR.sub("citation_", name)].append(content)
+        if any("pdf" in name for name in names):
+            page.metas[PDF_META].append(content)
     elif tag == "link":
         rel, kind = element.get("rel", "").lower(), element.get("type", "").lower().strip()
         page.links.append((rel, kind, element.get("href", "")))
     elif tag in ("a", "area", "button", "form"):
         _gather_anchor(page, element)
     elif tag in ("iframe", "embed", "object", "frame"):
-        source = element.get("src") or element.get("data") or element.get("data-src") or ""
-        page.frames.append((source[:_MAX_ADDRESS], element))
+        sources = (element.get(name) for name in ("src", "data", "data-src", "data-lazy-src"))
+        page.frames.extend((source[:_MAX_ADDRESS], element) for source in dict.fromkeys(filter(None, sources)))
+    elif tag == "param":
+        if element.get("name", "").lower() in ("src", "movie", "filename", "url"):
+            page.frames.append((element.get("value", "")[:_MAX_ADDRESS], element))
     elif tag == "script":
         if element.text and len(page.scripts) < _MAX_SCRIPTS:
             page.scripts.append((element.get("type", "").lower(), element.text[:_MAX_SCRIPT]))
@@ -194,15 +252,58 @@ def _gather(page: Page, element: html.HtmlElement) -> None:
         page.titles.add(words_of(element).lower())
 
 
+def _gather_other(page: Page, element: html.HtmlElement) -> None:
+    """Elements that a script makes clickable, and those that carry the data of a script."""
+    attributes = element.attrib
+    if not attributes:
+        return
+    if "onclick" in attributes or any(name in attributes for name in _DATA_ATTRIBUTES):
+        _gather_anchor(page, element)
+    for name, value in islice(attributes.items(), 20):
+        if name in _SHOWN and value[:_MAX_ADDRESS].partition("?")[0].lower().endswith(".pdf"):
+            page.frames.append((value[:_MAX_ADDRESS], element))
+        elif len(value) > 40 and name not in ("style", "class") and _STATE_ATTRIBUTE.match(value):
+            page.scripts.append(("attribute", value[:_MAX_SCRIPT]))
+        if len(page.scripts) >= _MAX_SCRIPTS or len(page.frames) >= _MAX_OF_A_KIND:
+            return
+
+
+def _called(code: str) -> Iterator[str]:
+    """The URL that a click leads to, in the code of an event handler."""
+    for call, url in _CALLS:
+        if match := call.search(code[:_MAX_ADDRESS]):
+            yield match.expand(url)
+    if called := _CALLED.search(code[:_MAX_ADDRESS]):
+        yield called[1]
+
+
+def _form_url(form: html.HtmlElement) -> str:
+    """The URL that a form with the method GET requests when its button is clicked."""
+    fields = [
+        (field.get("name", ""), field.get("value", ""))
+        for field in islice(form.iter("input"), 20)
+        if field.get("type", "").lower() == "hidden" and field.get("name")
+    ]
+    action = form.get("action", "")
+    return f"{action}{'&' if '?' in action else '?'}{urlencode(fields)}" if fields else action
+
+
 def _gather_anchor(page: Page, element: html.HtmlElement) -> None:
-    addresses = [element.get(name) for name in _ADDRESS_ATTRIBUTES]
-    if (clicked := element.get("onclick")) and (called := _CALLED.search(clicked[:_MAX_ADDRESS])):
-        addresses.append(called[1])
-    names = frozenset(f"{element.get('class', '')} {element.get('id', '')}"[:500].lower().split())
-    hints = [element.get(name, "") for name in ("title", "aria-label", "download", "data-title", "data-download-type")]
+    addresses = [element.get(name) for name in (_ADDRESS_ATTRIBUTES if element.tag in _TAGS else _DATA_ATTRIBUTES)]
+    addresses.extend(_called(element.get("onclick") or ""))
+    if element.tag == "a" and element.get("href", "")[:11].lower() == "javascript:":
+        addresses.extend(_called(element.get("href", "")))
+    if element.tag == "form" and element.get("method", "get").lower() == "get" and element.get("action"):
+        addresses.append(_form_url(element))
+    names = frozenset(
+        f"{element.get('class', '')} {element.get('id', '')} {element.get('itemprop', '')}"[:500].lower().split()
+    )
+    hints = [element.get(name, "") for name in _HINTS]
     hints += ["pdf" for name, value in element.items() if name.startswith("data-") and "pdf" in value[:40].lower()][:1]
     for inner in islice(element.iter(), 12):
-        if inner.tag == "img":
+        if inner.tag == "input" and inner.get("type", "").lower() in ("submit", "button", "image"):
+            hints += [inner.get("value", ""), inner.get("alt", "")]
+        elif inner.tag == "img":
             hints += [inner.get("alt", ""), inner.get("src", "").rpartition("/")[2].partition(".")[0]]
         elif inner is not element and "pdf" in inner.get("class", "")[:200].lower():  # an icon
             hints.append("pdf")

@@ -70,7 +70,7 @@ PLATFORMS: tuple[Rule, ...] = (
            says="Download"),
     anchor("pure-portal-file", "/ws/portalfiles/portal/12/paper.pdf", "/portalfiles/portal/"),
     anchor("pure-file", "/files/12/a.pdf", "/files/", r"/files/[0-9]{2,12}/[^/?#]{1,300}\.pdf", name="document-link"),
-    anchor("pure-file-path", "/en/files/123456/paper.pdf", "/files/", r"/files/[0-9]{4,12}/[^/?#]{1,300}\.pdf",
+    anchor("pure-file-path", "/en/files/123456/paper.pdf", "/files/", r"/files/[0-9]{5,12}/[^/?#]{1,300}\.pdf",
            page="https://research.example/en/publications/a-title"),
     anchor("omeka-file", "/files/original/0a1b.pdf", "/files/original/", r"/files/original/[^?#]{1,200}\.pdf"),
     anchor("contentdm-download", "/digital/api/collection/c/id/12/download", "/digital/api/collection/",
@@ -202,6 +202,10 @@ PLATFORMS: tuple[Rule, ...] = (
     anchor("bentham-article", "/article/12/download-pdf", "/download-pdf"),
     anchor("dagstuhl-pdf", "/storage/00lipics/lipics-v1/1/pdf/lipics-v1-1.pdf", "/pdf/",
            r"/storage/[^?#]{3,200}/pdf/[^/?#]{1,120}\.pdf"),
+    Rule("repec-redirect", PDF, On.ANCHOR, '<a href="/scripts/redir.pf?u=https%3A%2F%2Fbank.example%2Fdp1.pdf;h=repec:x:y">x</a>',
+         "https://bank.example/dp1.pdf", page="https://econpapers.repec.org/paper/x/1.htm", host="repec.org", part="redir.pf",
+         read=lambda url: (value.partition(";h=")[0] for value in in_query("u")(url)), match=pattern(r"\.pdf$"),
+         certain=True),
     # Addresses that follow from the page's own
     own_address("osf-download", "https://osf.io/preprints/socarxiv/8phvx", "osf.io",
                 r"/(?:preprints/[a-z]+/)?([0-9a-z]{5})(?:_v[0-9]+)?/?$", r"/\1/download",
@@ -215,7 +219,16 @@ PLATFORMS: tuple[Rule, ...] = (
                 "https://drive.google.com/uc?export=download&id=0a1b2c3d4e5f"),
 )
 # Names of buttons that many platforms use; applied when no other rule found a PDF.
+_UNTYPED_GALLEY = r"^(?!.{0,80}(?:html?|xml|epub|mobi|audio|video|mp[34]|docx?|zip|abstract|resum|cit)\b)"
 BUTTONS: tuple[Rule, ...] = (
+    *(
+        anchor(f"ojs-untyped-{name}", "/j/article/view/12/34", "/article/view/",
+               r"/article/view/([^/?#]{1,80}/(?:[0-9]{1,9}))(?:[?#].*)?$", r"/article/download/\1", name=name,
+               label=_UNTYPED_GALLEY, says="Full article", page="https://www.example.org/j/article/view/12",
+               expects="/j/article/download/12/34")
+        for name in ("obj_galley_link", "galley-link", "file", "galley")
+    ),
+    anchor("microdata-content", "/get?f=5", name="contenturl", label=r"^(?!.{0,80}(?:epub|xml|html|docx?|zip))"),
     anchor("pdf-download-button", "/articles/1-a-title.pdf", name="pdf-download-button"),
     anchor("class-download-pdf", "/uploads/12", name="download-pdf"),
     anchor("class-btn-pdf", "/show/12", name="btn--pdf"),

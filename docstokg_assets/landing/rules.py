@@ -20,6 +20,8 @@ from urllib.parse import parse_qs, unquote, urljoin
 import orjson
 
 from docstokg_assets.domain.plans import Target
+from docstokg_assets.landing.page import PDF_META
+from docstokg_assets.landing.page_state import files_in_state, has_data
 
 EXAMPLE_PAGE = "https://www.example.org/a/1"
 PDF, XML, HTML, STEP = Target.PDF, Target.XML, Target.HTML, Target.LANDING  # a STEP leads to the next page
@@ -127,7 +129,9 @@ def _json_ld_files(script: str) -> Iterator[str]:
             pending.extend(node.get(key) for key in _JSON_LD_PARTS)
 
 
-_STATE_KEYS = "pdfPath|pdfUrl|pdf_url|pdfURL|pdfLink|pdf_link|pdfHref|articlePdfUrl|fullTextPdfUrl|exportPdfDownloadUrl"
+_STATE_KEYS = (
+    "linkToPdf|pdfPath|pdfUrl|pdf_url|pdfURL|pdfLink|pdf_link|pdfHref|articlePdfUrl|fullTextPdfUrl|exportPdfDownloadUrl"
+)
 _STATE_URL = re.compile(rf"[\"']?\b(?:{_STATE_KEYS})[\"']?\s{{0,9}}[:=]\s{{0,9}}[\"']([^\"'\s<>]{{4,1500}})[\"']")
 _SCIENCEDIRECT_KEYS = ("path", "pii", "pdfExtension", "md5", "pid")
 _SCIENCEDIRECT = tuple(re.compile(rf'"{key}":"([^"\s]{{1,200}})"') for key in _SCIENCEDIRECT_KEYS)
@@ -168,6 +172,12 @@ def _in_script(found: re.Pattern[str], most: int = 1) -> Reader:
     return lambda script: (unescaped(match[1]) for match in islice(found.finditer(script), most))
 
 
+def _in_code(found: re.Pattern[str], most: int) -> Reader:
+    """As `_in_script`, for scripts that hold code and no data."""
+    read = _in_script(found, most)
+    return lambda script: read(script) if "pdf" in script.lower() and not has_data(script) else ()
+
+
 def _sciencedirect_state(script: str) -> Iterator[str]:
     start = script.find('"pdfDownload":')
     found = [pattern.search(script[start : start + 1000]) for pattern in _SCIENCEDIRECT] if start >= 0 else []
@@ -179,6 +189,12 @@ def _sciencedirect_state(script: str) -> Iterator[str]:
 def in_query(*names: str) -> Reader:
     """Read the URLs that a viewer, a counter or a redirect page has as parameters."""
     return lambda url: (values[0] for name in names if (values := parse_qs(url.partition("?")[2]).get(name)))
+
+
+def _in_fragment(url: str) -> Iterator[str]:
+    """Read the file that a viewer shows from the fragment of its URL; it is relative to the viewer."""
+    viewer, _, file = url.partition("#")
+    yield urljoin(viewer, unquote(file))
 
 
 def _scripted_hops(script: str) -> Iterator[str]:
@@ -194,12 +210,13 @@ _PII = "S0000000000000001"
 
 DECLARED: tuple[Rule, ...] = (
     *(declared(f"{name}_url", PDF, "pdf") for name in ("citation_pdf", "bepress_citation_pdf", "wkhealth_pdf")),
-    declared("fulltext_pdf", PDF, "pdf"),
+    *(declared(name, PDF, "pdf") for name in ("citation_pdf", "citation_fulltext_pdf_url", "fulltext_pdf")),
     declared("eprints.document_url", PDF, "pdf", r"\.pdf(?:$|[?#])"),
     *(declared(name, PDF, "pdf", _PDF_FILE) for name in ("dc.identifier", "dc.identifier.uri", "dcterms.identifier")),
     *(declared(name, PDF, "pdf", r"\.pdf$") for name in ("prism.url", "contenturl")),
     link("link-alternate", "alternate application/pdf", "1.pdf"),
     link("link-item", "item application/pdf", "/files/1"),
+    link("link-pdf", "fulltext application/pdf", "1.pdf"),
     script("json-ld", '{"@type":"Article","encoding":{"encodingFormat":"application/pdf","contentUrl":"/a/1/pdf"}}',
            "/a/1/pdf", _json_ld_files, name="application/ld+json", certain=True),
     script("sciencedirect-state",
@@ -207,15 +224,21 @@ DECLARED: tuple[Rule, ...] = (
            f'"1-s2.0-{_PII}-main.pdf"}},"pii":"{_PII}","pdfExtension":"/pdfft","path":"science/article/pii"}}}}}}}}',
            f"/science/article/pii/{_PII}/pdfft?md5=0a1b&pid=1-s2.0-{_PII}-main.pdf", _sciencedirect_state,
            page=f"https://www.sciencedirect.com/science/article/pii/{_PII}", host="sciencedirect.com"),
-    script("state-pdf-url", r'xplGlobal.document.metadata={"pdfUrl":"\/stamp\/stamp.jsp?tp=&arnumber=8730316"};',
-           "/stamp/stamp.jsp?tp=&arnumber=8730316", _in_script(_STATE_URL, 20), match=pattern("pdf|stamp")),
+    script("state-pdf-url", r'a(function(b){return {pdfUrl:"\u002Fstamp\u002Fstamp.jsp?tp=&arnumber=8730316"}});',
+           "/stamp/stamp.jsp?tp=&arnumber=8730316", _in_code(_STATE_URL, 20), match=pattern("pdf|stamp")),
     script("state-named-file", '{"files":[{"name":"paper.pdf","size":1,"downloadUrl":"https://files.example.org/7"}]}',
            "https://files.example.org/7", _in_script(_NAMED_FILE, 5)),
+    script("page-state", 'window.S = {"article":{"files":[{"type":"pdf","href":"/api/1/file"}],"related":[{"pdf":"/2.pdf"}]}};',
+           "/api/1/file", files_in_state),
+    Rule("meta-named-pdf", PDF, On.META, '<meta property="og:pdf" content="/x/1.pdf">', "https://www.example.org/x/1.pdf",
+         name=PDF_META, match=pattern(r"^(?:https?:/|/)[^?#\s]{1,2000}(?:\.pdf$|/pdf(?:/|$))"), certain=True),
 )
 
 FRAMES: tuple[Rule, ...] = (
     frame("viewer-frame", 'iframe src="/plugins/pdf.js/web/viewer.html?file=%2Fj%2Farticle%2Fdownload%2F1%2F2"',
           "/j/article/download/1/2", r"viewer\.html\?|[?&]url=|/gview\?", read=in_query("file", "url", "src")),
+    frame("viewer-fragment", 'iframe src="/ViewerJS/#../uploads/5.pdf"', "/uploads/5.pdf",
+          r"#[^#\s]{1,1000}\.pdf$", read=_in_fragment),
     frame("typed-frame", 'embed type="application/pdf" src="/show/1"', "/show/1", name="application/pdf"),
     frame("file-frame", 'iframe src="/ielx7/1/2/3.pdf?tp=&amp;arnumber=3"', "/ielx7/1/2/3.pdf?tp=&arnumber=3",
           r"\.pdf(?:$|[?#])|/pdfdirect/|/getPDF\.jsp"),

@@ -111,7 +111,7 @@ def build_report(
 
 
 def _to_retry(entries: Iterable[Entry]) -> Iterator[ParkedGroup]:
-    """Works whose search failed and will be repeated; the queue's `parked` were put aside in the middle of a search.
+    """Works whose search failed and will be repeated, unlike `parked` works, whose search is not finished.
 
     The reason of an outcome is that of the best candidate; the work waits for the first candidate that may succeed next time.
     """
@@ -151,7 +151,7 @@ def headline(report: Report) -> str:
     if not report.scope.run_id or report.queue.done <= report.slis.finished:
         return _results(report)
     queue = report.queue
-    later = f", {queue.parked + queue.retry:,} waiting" if queue.parked + queue.retry else ""
+    later = f", {queue.waiting:,} waiting" if queue.waiting else ""
     share = format_value(report.with_full_text / queue.total, "share")
     return f"{_results(report)}\nAll {queue.total:,} works: {report.with_full_text:,} with full text ({share}){later}."
 
@@ -170,7 +170,7 @@ def _results(report: Report) -> str:
     ]
     parts += [f"{slis.html_only:,} as HTML only"] if slis.html_only else []
     parts += [f"{waiting:,} waiting"] if waiting else []
-    parts += [f"{queue.queued_due:,} still to do"] if queue.queued_due else []
+    parts += [f"{queue.to_do:,} still to do"] if queue.to_do else []
     return ", ".join(parts) + f"; {format_bytes(slis.bytes)} stored."
 
 

@@ -53,11 +53,10 @@ from docstokg_assets.resolvers.registry import (
     register,
 )
 from docstokg_assets.resolvers.routes import doi_url, file_url, is_sanctioned, looks_like_pdf, page_url
-from resources.catalog.spending import Spent
 from resources.http.canonical import host_of
 from resources.http.errors import BreakerOpen, HostClosed, RefusedError
 from resources.http.messages import Request, Response
-from resources.records import Reason
+from resources.records import Reason, Spent
 
 __all__ = ["Candidate", "Location", "Reason", "Request", "Response", "Target", "Tier", "Work"]
 __all__ += ["ApiResolver", "DepositResolver", "Example", "IndexResolver", "Resolver", "register"]

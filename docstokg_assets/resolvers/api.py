@@ -226,8 +226,12 @@ class DepositResolver(ApiResolver):
     def item(self, work: Work) -> str | None:
         if work.doi and (match := self.doi_pattern.fullmatch(work.doi)):
             return match[1]
-        urls = (url for location in work.locations for url in (location.landing_url, location.pdf_url) if url)
-        return next((match[1] for url in urls if (match := self.page_pattern.fullmatch(url))), None)
+        match_page = self.page_pattern.fullmatch
+        for location in work.locations:
+            for url in (location.landing_url, location.pdf_url):
+                if url and (match := match_page(url)):
+                    return match[1]
+        return None
 
     def request(self, work: Work, context: ResolverContext) -> Request:
         return api_request(self.record_url.format((self.item(work) or "").lower()))

@@ -13,7 +13,7 @@ import logging
 import pkgutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -23,12 +23,11 @@ from pydantic import Field, SecretStr
 
 from docstokg_assets.domain.plans import DELETED_PLAN, Candidate, Plan, PlanStep, Target, Tier
 from docstokg_assets.domain.works import Work
-from resources.catalog.spending import Spent
 from resources.http.messages import Request, Response
 from resources.http.settings import HttpSettings, RetrySettings
 from resources.layers import SECRET_PREFIX
 from resources.rate_limit.settings import Rate
-from resources.records import Reason
+from resources.records import Reason, Spent
 from resources.settings import Section, SettingsError
 
 log = logging.getLogger(__name__)
@@ -176,7 +175,8 @@ class Resolver:
 
     def candidate(self, url: str, target: Target = Target.PDF, **fields: Any) -> Candidate:
         """A candidate of this resolver, in its tier and at its rank unless `fields` say otherwise."""
-        return Candidate(**{"tier": self.tier, "rank": self.rank, **fields}, url=url, resolver=self.name, target=target)
+        tier, rank = fields.pop("tier", self.tier), fields.pop("rank", self.rank)
+        return Candidate(url, self.name, tier, target, rank, **fields)
 
     def applies(self, work: Work) -> bool:
         """Whether this resolver can find anything for the work."""
@@ -276,17 +276,26 @@ def make_plan(work: Work, resolvers: Iterable[Resolver]) -> Plan:
             if resolver.applies(work):
                 own = [PlanStep(c.tier, c.resolver, c.rank, c) for c in resolver.candidates(work)]
                 if host := resolver.api_host:
-                    own.insert(0, PlanStep(resolver.ask_tier(work), resolver.name, resolver.rank, asks_host=host))
+                    steps.append(_deferred_step(resolver.ask_tier(work), resolver.name, resolver.rank, host))
                 steps += own
         except Exception:  # it costs neither the work nor the other resolvers
             log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
-    steps.sort(key=lambda step: (step.tier.order, step.rank))
+    steps.sort(key=_place)
     unique: dict[str, PlanStep] = {}
     for step in steps:
         unique.setdefault(step.candidate.key if step.candidate else f"deferred {step.resolver}", step)
-    rows = [[step.tier, step.resolver, key if step.candidate else None] for key, step in unique.items()]
+    rows = [(step.tier.value, step.resolver, key if step.candidate else None) for key, step in unique.items()]
     digest = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
     return Plan(work.work_id, tuple(unique.values()), digest)
+
+
+def _place(step: PlanStep) -> tuple[int, int]:
+    return step.tier.order, step.rank
+
+
+@lru_cache(1_024)  # the same for all works
+def _deferred_step(tier: Tier, resolver: str, rank: int, host: str) -> PlanStep:
+    return PlanStep(tier, resolver, rank, asks_host=host)
 
 
 def key_of(settings: ResolverSettings) -> str | None:

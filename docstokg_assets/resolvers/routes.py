@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote
 
 from docstokg_assets.domain.identifiers import normalize_url
@@ -21,13 +22,17 @@ class Route:
     leads to a PDF, unless `any_file`. URLs are written without their scheme."""
 
     pattern: re.Pattern[str]
+    hosts: re.Pattern[str]  # the hosts of the URLs that it matches
     to: str | None
     example: tuple[str, str | None]  # the URL that a provider names, and the one that is requested
     any_file: bool = False
 
 
 def _route(pattern: str, to: str | None, named: str, asked: str | None = None, any_file: bool = False) -> Route:
-    return Route(re.compile(f"(?i)https?://{pattern}"), to, (named, asked), any_file)
+    host = pattern.partition("/")[0]
+    if host.count("(") != host.count(")") or host.count("[") != host.count("]"):  # the slash is inside a group
+        host = ".*"
+    return Route(re.compile(f"(?i)https?://{pattern}"), re.compile(f"(?i){host}"), to, (named, asked), any_file)
 
 
 _ARXIV_ID = r"([0-9]{4}\.[0-9]{4,5}(?:v[0-9]+)?|[a-z-]+(?:\.[a-z]{2})?/[0-9]{7}(?:v[0-9]+)?)"
@@ -187,10 +192,15 @@ def file_url(value: object, target: Target = Target.PDF) -> str | None:
     url = normalize_url(value)
     if url is None:
         return None
-    for route in FILE_ROUTES:
+    for route in _routes_at(url.split("/", 3)[2]):
         if (target is Target.PDF or route.any_file) and (match := route.pattern.fullmatch(url)):
             return match.expand(f"https://{route.to}") if route.to else None
     return url
+
+
+@lru_cache(4_096)  # trying all patterns on every URL costs more than the rest of a plan
+def _routes_at(host: str) -> tuple[Route, ...]:
+    return tuple(route for route in FILE_ROUTES if route.hosts.fullmatch(host))
 
 
 def page_url(value: object) -> str | None:

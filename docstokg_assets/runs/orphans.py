@@ -2,8 +2,8 @@
 quarantined files.
 
 Orphans and part files count only when they have not changed for a while, so that a file that a run is storing at this moment is
-not listed. An orphan is removed only while no process holds a work and the catalog still does not name it: a search may have
-adopted it since it was listed. Names are kept on disk, so that memory use does not grow with the store.
+not listed. An orphan is removed only while no process holds a work and the catalog still does not name it, because a search may
+have adopted it after it was listed. Names are kept on disk, so memory use does not grow with the store.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ from resources.errors import ExplainedError
 from resources.processes import process_is_gone
 from resources.records import AttemptRecord, Status
 
-ARTIFACT_FOLDERS = (*sorted(set(FOLDERS.values())), CAS)  # of both layouts: a store may have had another one before
-
-
+ARTIFACT_FOLDERS = (*sorted(set(FOLDERS.values())), CAS)  # of both layouts: the setting may have been changed
 MOST_LISTED = 100_000  # orphans at a time
 _BATCH = 500
-_REMOVED_AT_ONCE = 50  # all others wait for the catalog meanwhile
+_REMOVED_AT_ONCE = 50  # other processes wait for the catalog during this time
 
 
 class StoreBusy(ExplainedError):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from functools import cache
+from typing import Any
+
+import orjson
 
 from docstokg_assets.domain.plans import DELETED_PLAN, Plan, Target, plan_columns
 from docstokg_assets.domain.works import Work
@@ -15,8 +19,11 @@ from docstokg_assets.sources.listing import in_batches
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import NewItem
 from resources.http.messages import Role
+from resources.processes import rare_collections
 from resources.rate_limit.policies import resolve_policy
 from resources.rate_limit.settings import RateLimitSettings
+
+_PAGE = 1_000  # plans in memory at once; more of them only keep the garbage collector busy
 
 
 def store_works(lake: LakeWriter, works: Sequence[Work], fetched_at: datetime) -> int:
@@ -41,6 +48,7 @@ class Planned:
         return Planned(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
+@rare_collections()
 def plan_works(
     works: Iterable[Work],
     resolvers: Iterable[Resolver],
@@ -58,29 +66,35 @@ def plan_works(
     planned = Planned()
     group_of = cache(lambda host, role: resolve_policy(limits, host, str(role)).group)
     for batch in in_batches(works, local=True):
-        before = catalog.plan_hashes(work.work_id for work in batch)
-        gone = {work_id for work_id, plan_hash in before.items() if plan_hash == DELETED_PLAN}
-        plans = [(w, Plan(w.work_id, (), DELETED_PLAN) if w.work_id in gone else make_plan(w, known)) for w in batch]
-        if lake is not None:
-            new = [(work, plan) for work, plan in plans if before.get(work.work_id) != plan.hash]
-            if new:
-                lake.append_columns("plans", [plan_columns(new, planned_at)])
-        items = [
-            NewItem(
-                work_id=work.work_id,
-                year=work.year,
-                priority=work.year or 0,  # recent years first
-                record=work.to_json(),
-                plan_hash=plan.hash,
-                next_group=_first_group(group_of, plan),
-            )
-            for work, plan in plans
-        ]
-        steps = [step for _, plan in plans for step in plan.steps]
-        deferred = sum(step.deferred for step in steps)
-        without_candidate = sum(all(step.deferred for step in plan.steps) for _, plan in plans)
-        planned += Planned(len(batch), len(steps), deferred, without_candidate, *catalog.enqueue(items, run_id))
+        before, columns, items = catalog.plan_hashes(w.work_id for w in batch), defaultdict[str, list[Any]](list), []
+        for start in range(0, len(batch), _PAGE):
+            page = [(work, _plan(work, known, before)) for work in batch[start : start + _PAGE]]
+            new = [(work, plan) for work, plan in page if before.get(work.work_id) != plan.hash]
+            for name, cells in plan_columns(new, planned_at).items() if lake is not None else ():
+                columns[name] += cells
+            items += [_new_item(work, plan, group_of) for work, plan in page]
+            planned += _count([plan for _, plan in page])
+        if lake is not None and columns["year"]:
+            lake.append_columns("plans", [columns])
+        planned += Planned(0, 0, 0, 0, *catalog.enqueue(items, run_id))
     return planned
+
+
+def _plan(work: Work, resolvers: Sequence[Resolver], before: Mapping[str, str]) -> Plan:
+    gone = before.get(work.work_id) == DELETED_PLAN
+    return Plan(work.work_id, (), DELETED_PLAN) if gone else make_plan(work, resolvers)
+
+
+def _new_item(work: Work, plan: Plan, group_of: Callable[[str, Role], str]) -> NewItem:
+    priority = work.year or 0  # recent years first
+    record = orjson.dumps(work.to_json()).decode()
+    return NewItem(work.work_id, work.year, priority, record, plan.hash, _first_group(group_of, plan))
+
+
+def _count(plans: Sequence[Plan]) -> Planned:
+    deferred = [sum(step.deferred for step in plan.steps) for plan in plans]
+    without_candidate = sum(number == len(plan.steps) for number, plan in zip(deferred, plans, strict=True))
+    return Planned(len(plans), sum(len(plan.steps) for plan in plans), sum(deferred), without_candidate)
 
 
 def _first_group(group_of: Callable[[str, Role], str], plan: Plan) -> str | None:

@@ -117,7 +117,7 @@ def verify(
     def checked_file(path: str, sha256: str, size: int) -> _Checked:
         found, found_size = stored_hash(path)
         if found not in (sha256, None):
-            found, found_size = stored_hash(path)  # once more: a disk or a network may have erred
+            found, found_size = stored_hash(path)  # read again: it may have been a transient disk or network error
         return _Checked(path, sha256, found, found_size or size)
 
     def checked_files(end: Entry) -> list[_Checked]:
@@ -129,7 +129,7 @@ def verify(
             differ = {
                 end.work_id: (end, bad) for end, files in seen if (bad := [f for f in files if f.found != f.sha256])
             }
-            for work_id in sorted(catalog.done_among(differ)):  # others are being fetched at the moment
+            for work_id in sorted(catalog.done_among(differ)):  # the other works are being downloaded now
                 end, bad = differ[work_id]
                 if room is None:
                     room = max_quarantine_bytes - sum(found.bytes for found in store.iter_files(QUARANTINE))
@@ -140,7 +140,7 @@ def verify(
                 aside = {_free_name(store, file): file.path for file in bad}
                 replaces = {"path": bad[0].path, "sha256": bad[0].sha256, "found": bad[0].found}
                 progress = {**_files_in_progress(catalog, end), "replaces": replaces, "aside": aside}
-                if catalog.reopen([(work_id, progress)], only_done=True):  # now the catalog knows where they are
+                if catalog.reopen([(work_id, progress)], only_done=True):  # records where the files will be
                     for place, path in aside.items():
                         _set_aside(catalog, store, work_id, path, place)
                     (verified.missing if bad[0].found is None else verified.damaged).append(work_id)
@@ -160,7 +160,7 @@ def _set_aside(catalog: Catalog, store: ArtifactStore, work_id: str, path: str, 
 class _Checked:
     path: str
     sha256: str
-    found: str | None  # the hash of what lies there; None: nothing
+    found: str | None  # hash of the stored bytes; None: no file
     bytes: int
 
 
@@ -209,7 +209,7 @@ def revalidate(catalog: Catalog, scope: WorkScope) -> tuple[int, int]:
             else:
                 yield end.work_id, {**_files_in_progress(catalog, end), "kept": kept, "fresh": True}
 
-    reopened = catalog.reopen(copies(), only_done=True)  # not those that are being fetched again
+    reopened = catalog.reopen(copies(), only_done=True)  # works that are being downloaded stay as they are
     return reopened, unknown
 
 
@@ -217,7 +217,7 @@ def _kept_copy(catalog: Catalog, end: Entry) -> dict[str, str | None] | None:
     """`kept` of a SearchState: the stored file and the validators that its host sent with it; None if there are none."""
     if end.url is None or carries_credentials(end.url) or not (end.resolver and end.tier and end.kind):
         return None
-    url = canonical_url(end.url)  # the validators of another address of the same bytes mean nothing at this one
+    url = canonical_url(end.url)  # validators are valid only for the URL that sent them
     stored = [a for a in catalog.artifacts_of(end.work_id) if (a.sha256, a.url) == (end.sha256, url)]
     if not stored:
         return None

@@ -44,11 +44,11 @@ from resources.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
-STALE_S = 86_400.0  # a part file as old as this has no writer any more
+STALE_S = 86_400.0  # a part file of this age has no writer
 
 
 def was_cut_off(catalog: Catalog, run: Run) -> bool:
-    """Whether a run has no end, and no process is at work that might still bring it to one."""
+    """Whether a run did not finish, and no living process holds works."""
     return run.finished_at is None and all(map(process_is_gone, catalog.lease_owners()))
 
 
@@ -77,7 +77,7 @@ class DownloadRun:
         self.resolvers = resolvers_of(self.config)
         self._clock = SystemClock()
         self._pdfs = PdfInspector()
-        self._taken_urls: dict[str, str] = {}  # outlives a pipeline that a reload replaces
+        self._taken_urls: dict[str, str] = {}  # kept when a reload replaces the pipeline
         self._reload: Callable[[], ContentDownloadConfig] | None = None
         self._dispatcher: Dispatcher | None = None
 
@@ -88,7 +88,7 @@ class DownloadRun:
         cut_off = before is not None and was_cut_off(catalog, before)
         if before and cut_off and run_files.lines_are_missing(catalog, self.folder, self.run_id):
             log.info("the end of the manifest of run %s is missing; it is rebuilt from the catalog", self.run_id)
-            with suppress(FileHeld):  # then it is still being written, and not cut off
+            with suppress(FileHeld):  # still being written, so the run was not cut off
                 run_files.rebuild_lines(catalog, self.folder, before)
         catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
         self._first_hash = self.config_hash if before is None else before.config_hash

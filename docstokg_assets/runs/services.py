@@ -39,7 +39,7 @@ class Services:
     limiter: Limiter
     client: HttpClient
     owner: str
-    # numbers the attempts of this owner, in whatever run, pass or thread: a number that came again would name another attempt
+    # numbers the attempts of this owner, across runs, passes and threads; a repeated number would identify another attempt
     next_seq: Callable[[], int] = field(default_factory=lambda: itertools.count(1).__next__)
 
     def driver(

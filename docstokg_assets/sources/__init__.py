@@ -1,4 +1,4 @@
-"""Where works come from: the OpenAlex API, its snapshot, files of identifiers, files of URLs. Each names what it set aside.
+"""Where works come from: the OpenAlex API, its snapshot, files of ids, files of URLs. Each reports the records that it skips.
 
 Nothing here opens a connection or a file: the API is a set of generators that yield Requests, the readers take lines.
 """

@@ -162,7 +162,7 @@ def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("docstokg_assets.cli.options.load_for_cli", interrupted)
+    monkeypatch.setattr("docstokg_assets.cli.options.load_config", interrupted)
     assert content(monkeypatch, "print-config") == 130
 
 
@@ -181,7 +181,7 @@ def test_an_explained_error_ends_with_its_message_and_a_full_disk_with_its_own_c
         def failing(*_: object, kind: type[ExplainedError] = kind) -> None:
             raise kind("the store cannot be reached.\nCheck its address.")
 
-        monkeypatch.setattr("docstokg_assets.cli.options.load_for_cli", failing)
+        monkeypatch.setattr("docstokg_assets.cli.options.load_config", failing)
         assert content(monkeypatch, "print-config") == code
         assert capsys.readouterr().err == "content: the store cannot be reached.\ncontent: Check its address.\n"
 
@@ -206,7 +206,7 @@ def test_a_program_error_is_not_mistaken_for_a_wrong_configuration(monkeypatch: 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("docstokg_assets.cli.options.load_for_cli", broken)
+    monkeypatch.setattr("docstokg_assets.cli.options.load_config", broken)
     monkeypatch.setattr(sys, "argv", ["content", "print-config"])
     with pytest.raises(ZeroDivisionError):
         program.main()

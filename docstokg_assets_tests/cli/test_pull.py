@@ -251,8 +251,8 @@ def test_help_shows_whole_option_names_on_eighty_columns(
         (("--ids", "missing.txt"), "missing.txt cannot be read: No such file or directory. Give a file"),
         (("--urls", "."), ". cannot be read: Is a directory"),
         (("--ids", "nul\0byte"), "cannot be read: embedded null byte"),
-        (("--ids", "empty.txt"), "none of the 0 lines of empty.txt is an OpenAlex id, DOI, arXiv id or PMCID"),
-        (("--urls", "empty.txt"), "none of the 0 lines of empty.txt is a URL"),
+        (("--ids", "empty.txt"), "empty.txt is empty; give an OpenAlex id, DOI, arXiv id or PMCID per line"),
+        (("--urls", "empty.txt"), "empty.txt is empty; give a URL per line"),
         (("--ids", "garbage.bin"), "of garbage.bin is an OpenAlex id, DOI, arXiv id or PMCID; give one per line"),
         (("--query", "topics.id:,type:article"), "'topics.id:' is not a filter; write for example"),
         (("--query", "a:b", "--workers", "0"), "workers: must be greater than or equal to 1"),
@@ -403,7 +403,8 @@ def test_works_that_may_succeed_later_are_left_with_the_time_to_come_back(
     ended = content(*place.arguments("--ids", str(ids)))
     assert ended.code == 3
     assert re.search(
-        r"1 work not finished yet; run the same command again after 20\d\d-[-0-9]+ \d\d:\d\d UTC", ended.err
+        r"1 work not finished yet \(1 waiting\); run the same command again after 20\d\d-[-0-9]+ \d\d:\d\d UTC",
+        ended.err,
     )
     box.reset()
     again = content(*place.arguments("--ids", str(ids)))

@@ -94,7 +94,8 @@ def test_retryable_outcomes_are_retried_when_their_time_has_come_and_terminal_on
     box.control("DELETE", "arrivals")
     early = content(*resume(place))
     assert (early.code, box.arrivals(), entries(place)) == (3, [], ends)
-    assert f"not finished yet; run the same command again after {datetime.now(UTC):%Y}" in early.err
+    left = f"not finished yet ({len(waiting)} waiting); run the same command again after {datetime.now(UTC):%Y}"
+    assert left in early.err
 
     with sqlite3.connect(place.out / "catalog.sqlite3") as database:
         database.execute("UPDATE queue SET not_before = 1 WHERE state = 'retry'")  # as if the hour were over

@@ -326,4 +326,5 @@ def _ended_without_success(connection: Connection, work_ids: list[str]) -> list[
 
 
 def _planned(item: NewItem) -> dict[str, Any]:
-    return {"record": to_json(item.record), "plan_hash": item.plan_hash, "next_group": item.next_group}
+    record = item.record if isinstance(item.record, str) else to_json(item.record)
+    return {"record": record, "plan_hash": item.plan_hash, "next_group": item.next_group}

@@ -26,7 +26,7 @@ class NewItem:
     work_id: str
     year: int | None
     priority: int
-    record: Mapping[str, Any]
+    record: Mapping[str, Any] | str  # or its JSON
     plan_hash: str
     next_group: str | None = None
 
@@ -69,6 +69,16 @@ class QueueCounts(NamedTuple):
     leased: int
     retry: int
     done: int
+
+    @property
+    def waiting(self) -> int:
+        """Unfinished works that come due later: parked, or to be tried again."""
+        return self.parked + self.retry
+
+    @property
+    def to_do(self) -> int:
+        """Unfinished works that do not wait: due now, or in progress."""
+        return self.queued_due + self.leased
 
 
 class Claimed(NamedTuple):

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sqlalchemy import Connection, Update, update
 
 from resources.catalog.database import Database, insert_missing, now_of, write_transaction
 from resources.catalog.schema import spending
+from resources.records import DAY_S, Spent
 
-_DAY_S = 86_400
 _MICROS = 1_000_000
-
-
-class Spent(NamedTuple):
-    """Whether the amount was taken from the budget of `day` (UTC, days since the epoch); else nothing was."""
-
-    taken: bool
-    day: int
-
-    @property
-    def next_day_begins(self) -> float:
-        return float((self.day + 1) * _DAY_S)
 
 
 class Spending(Database):
@@ -29,7 +16,7 @@ class Spending(Database):
     def spend(self, connection: Connection, name: str, amount: float, per_day: float) -> Spent:
         """Take `amount` (US dollars) from today's budget, if that much is left."""
         wanted, most = round(amount * _MICROS), round(per_day * _MICROS)
-        day = int(now_of(connection) // _DAY_S)
+        day = int(now_of(connection) // DAY_S)
         connection.execute(insert_missing(spending), {"name": name, "day": day, "micros": 0})
         # one statement checks and takes, so that two processes cannot both take the last dollar
         taking = _change(name, day, wanted).where(spending.c.micros + wanted <= most)

@@ -27,6 +27,7 @@ _KEEPS_NONE = {
 }
 
 
+@lru_cache(_REMEMBERED)
 def plain_host(url: str) -> str | None:
     """The host of a URL in which nothing is unusual: lower case, no port, escape, query or fragment. Most are so, and taking
     the others apart costs thirty times as much."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resources.http.attempts import AttemptLog
-from resources.http.cookies import Jar
 from resources.http.messages import Request, Response, ResponseHead, Role, Unfinished
 from resources.http.settings import RetrySettings
 from resources.records import Reason
+
+if TYPE_CHECKING:
+    from resources.http.cookies import Jar
 
 
 @dataclass(frozen=True, slots=True)

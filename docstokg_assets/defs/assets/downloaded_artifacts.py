@@ -12,7 +12,7 @@ from pydantic import Field
 
 from docstokg_assets.defs.assets.resolver_plans import resolver_plans
 from docstokg_assets.defs.metadata import outcome_table, ui_path, ui_table
-from docstokg_assets.defs.partitions import years
+from docstokg_assets.defs.partitions import yearly_asset
 from docstokg_assets.defs.steps import Step, graceful_stop, handle_step_errors, services, year_of, years_of
 from docstokg_assets.engine.progress import PassResult, Progress, waiting_text
 from docstokg_assets.reporting.rendering import format_time
@@ -31,18 +31,15 @@ _DEADLINE_S = 6 * 3600.0  # well before Dagster's own limit, so that what was do
 
 class PassConfig(dg.Config):
     deadline_s: float | None = Field(
-        None, gt=0, description="seconds after which the pass ends; the rest waits for the next one"
+        None, gt=0, description="seconds after which the pass ends; the rest stays in the queue"
     )
-    max_works: int | None = Field(None, gt=0, description="most works to take up in this pass")
-    force: bool = Field(False, description="try the works of the year without a full text again from the start")
+    max_works: int | None = Field(None, gt=0, description="maximum number of works in this pass")
+    force: bool = Field(False, description="search again from the start for the works of the year without full text")
 
 
-@dg.asset(
+@yearly_asset(
     deps=[resolver_plans],
-    partitions_def=years,
-    group_name="content_download",
     kinds={"python", "sqlite"},
-    owners=["team:content-download"],
     code_version="1",
     pool="downloads",
 )
@@ -56,10 +53,9 @@ def downloaded_artifacts(
 ) -> dg.MaterializeResult[None]:
     """The full texts: PDF or XML, else HTML, under the data root, named after year and title.
 
-    Drains what is due, and what comes due, until nothing is left or its deadline has come (six hours unless set). Works
-    that still wait for a slow host are then parked, and the pass succeeds all the same: run it again and it goes on from
-    there. What is finished is never fetched twice. Ending the run loses nothing. The newest year also takes the works of which
-    no year is known.
+    Processes the works that are due or come due, until none is left or the deadline is reached (default: six hours). Works
+    that still wait for a slow host are then parked, and the pass succeeds; the next run continues. Finished works are not
+    fetched again, and a terminated run loses nothing. The newest year includes works without a known year.
     """
     year = year_of(context)
     with handle_step_errors(context), services(catalog, artifact_store, rate_limiter, http_client) as opened:
@@ -92,7 +88,7 @@ def one_pass(
     counts = opened.catalog.queue_counts(years)
     context.log.info(
         f"The pass ended ({result.ended}): {result.finished - result.to_retry} works finished, {_with_full_text(result)} "
-        f"with full text; {counts.done} of {counts.total} are finished, {counts.parked + counts.retry} waiting."
+        f"with full text; {counts.done} of {counts.total} are finished, {counts.waiting} waiting."
     )
     return result, run.folder
 
@@ -165,8 +161,8 @@ def _year_metadata(catalog: Catalog, year: Years) -> Mapping[str, Any]:
         "dagster/row_count": _saved(catalog, year),
         "works": counts.total,
         "finished": counts.done,
-        "waiting": counts.parked + counts.retry,
-        "still to do": counts.queued_due,
+        "waiting": counts.waiting,
+        "still to do": counts.to_do,
         "coverage": round(counts.done / counts.total, 4) if counts.total else 0.0,
         "how works ended": outcome_table(catalog.outcome_counts(year)),
         "waiting for": ui_table(columns, waiting),

@@ -4,18 +4,15 @@ import dagster as dg
 
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
-from docstokg_assets.defs.partitions import years
+from docstokg_assets.defs.partitions import yearly_asset
 from docstokg_assets.defs.steps import catalog_step
 from docstokg_assets.lake.views import export_new_rows, views_file
 from resources.dagster_resources import CatalogResource
 
 
-@dg.asset(
+@yearly_asset(
     deps=[downloaded_artifacts],
-    partitions_def=years,
-    group_name="content_download",
     kinds={"python", "parquet", "duckdb"},
-    owners=["team:content-download"],
     code_version="1",
     metadata=column_metadata("manifest_parquet"),
 )

@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
-from docstokg_assets.defs.partitions import newest_year, years
+from docstokg_assets.defs.partitions import newest_year, yearly_asset
 from docstokg_assets.defs.steps import handle_step_errors, services, year_of
 from docstokg_assets.domain.works import Work
 from docstokg_assets.runs.planning import store_works
@@ -33,11 +33,8 @@ class ListConfig(dg.Config):
         return ChangedSince("published", date.fromisoformat(self.published_since)) if self.published_since else None
 
 
-@dg.asset(
-    partitions_def=years,
-    group_name="content_download",
+@yearly_asset(
     kinds={"python", "parquet"},
-    owners=["team:content-download"],
     code_version="2",
     metadata=column_metadata("openalex_works"),
     pool="openalex",
@@ -50,7 +47,7 @@ def openalex_works(
     rate_limiter: RateLimiterResource,
     http_client: HttpClientResource,
 ) -> dg.MaterializeResult[None]:
-    """Which works there are: the records of one publication year that `openalex.filter` selects.
+    """The works of one publication year that `openalex.filter` selects.
 
     From the OpenAlex API month by month, from a snapshot, or from a file of ids or URLs (`openalex.source`); kept as Parquet
     under `lake/works`. Materialise it again to see what is new; the latest record of each work counts. A listing that broke

@@ -7,7 +7,7 @@ import dagster as dg
 
 from docstokg_assets.defs.assets.openalex_works import openalex_works
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
-from docstokg_assets.defs.partitions import years
+from docstokg_assets.defs.partitions import yearly_asset
 from docstokg_assets.defs.steps import catalog_step, year_of, years_of
 from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.lake.views import open_lake
@@ -24,22 +24,19 @@ GROUP BY ALL ORDER BY 3 DESC, 1, 2 LIMIT 20
 """
 
 
-@dg.asset(
+@yearly_asset(
     deps=[openalex_works],
-    partitions_def=years,
-    group_name="content_download",
     kinds={"python", "parquet", "sqlite"},
-    owners=["team:content-download"],
     code_version="2",
     metadata=column_metadata("resolver_plans"),
 )
 def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
-    """How each work will be looked for: its known copies in the order of trying, and the providers that must be asked.
+    """The plan of each work: its known copies, in the order in which they are tried, and the providers to query.
 
-    Planning asks no provider. The plans are Parquet under `lake/plans` for people; the queue in the catalog holds a row for
-    each work. A work whose plan changed is opened again, unless its full text is there already. Works without a known year
-    are planned and downloaded with the newest one. Works that a snapshot names as deleted, in a list that is read each time
-    from where the snapshot is, are not looked for; their files stay.
+    Planning sends no request to a provider. Plans are written as Parquet under `lake/plans`; the queue in the catalog has a
+    row for each work. A work whose plan changed is reopened, unless it already has a full text. Works without a known year
+    are planned and downloaded with the newest one. Works that the snapshot lists as deleted are not searched for; their files
+    are kept.
     """
     year = year_of(context)
     with catalog_step(context, catalog, "planning") as (config, lake, opened):

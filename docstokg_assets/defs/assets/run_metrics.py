@@ -6,7 +6,7 @@ import dagster as dg
 
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_text_table
-from docstokg_assets.defs.partitions import years
+from docstokg_assets.defs.partitions import yearly_asset
 from docstokg_assets.defs.steps import catalog_step, year_of
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.reporting.metrics import metric_rows
@@ -17,22 +17,19 @@ from resources.scope import WorkScope
 from resources.whole_file import whole_file
 
 
-@dg.asset(
+@yearly_asset(
     deps=[manifest_parquet],
-    partitions_def=years,
-    group_name="content_download",
     kinds={"python", "duckdb", "parquet"},
-    owners=["team:content-download"],
     code_version="1",
     metadata=column_metadata("run_metrics"),
-    # A nightly delta that no longer comes is seen here, and nowhere else.
+    # The only place that shows that the nightly delta no longer runs.
     freshness_policy=dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=72), warn_window=timedelta(hours=36)),
 )
 def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult[None]:
-    """How well it went: yield, speed, politeness and soundness of the year, against their objectives.
+    """Yield, speed, politeness and integrity of the year, compared with their objectives.
 
-    Measured with DuckDB over the manifest, kept under `lake/metrics` with the time of measuring, and written out as a report
-    to read. The objectives are checks of this asset.
+    Computed with DuckDB from the manifest, stored under `lake/metrics` with the time of computation, and written as a report.
+    The objectives are checks of this asset.
     """
     year, now = year_of(context), datetime.now(UTC)
     with catalog_step(context, catalog, "measuring") as (config, lake, opened):
