@@ -6,8 +6,8 @@ candidates, failures) is in `SearchState`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -66,6 +66,8 @@ class Candidate:
     captured_from: str | None = None  # the URL that an archive captured
     instead_of: str | None = None  # a URL that redirects to this one, and so need not be tried
     guessed: bool = False  # from a URL pattern, not named by any provider
+    route: str | None = None  # of an ingest item: how the URL is fetched next (archive, live or save)
+    capture: Mapping[str, Any] | None = field(default=None, hash=False)  # rows of the archive's index: cdx, revisit_cdx
 
     @property
     def key(self) -> str:

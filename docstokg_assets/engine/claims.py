@@ -10,7 +10,7 @@ that is cheap.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from docstokg_assets.engine.scheduler import Scheduler
 from resources.catalog.catalog import Catalog
@@ -18,6 +18,7 @@ from resources.catalog.rows import Claimed, QueueItem
 from resources.clock import Clock
 from resources.http.breaker import Phase
 from resources.http.host_state import HostStateCache
+from resources.scope import Lane, WorkScope
 
 TICK_S = 0.5
 _RESCAN_S = 5.0  # interval at which a claim reads all due works again, including those that earlier claims skipped
@@ -62,6 +63,33 @@ class Claims:
         if Phase.HALF_OPEN in hosts.values():
             # Links that fail together are often adjacent; without shuffling, the same few would be the probes every time.
             random.shuffle(items)
+        return items
+
+
+class UrgentClaims:
+    """Claims interactive ingest items, however many others are open. `take` is as for `Claims`."""
+
+    def __init__(self, take: Callable[..., Claimed], scope: WorkScope, clock: Clock, most: int) -> None:
+        self._take, self._clock, self._most = take, clock, max(8, most)
+        self._lanes = tuple(lane for lane in scope.lanes if lane is Lane.PRIORITY)
+        self._urgent: set[str] = set()
+        self.next_at = 0.0
+
+    def is_urgent(self, item: QueueItem) -> bool:
+        return bool(self._lanes) and item.priority >= Lane.PRIORITY
+
+    def claim(self, open_works: Container[str]) -> list[QueueItem]:
+        """The next urgent items. `open_works`: those under way, which bound their number."""
+        now = self._clock.monotonic()
+        if not self._lanes or now < self.next_at:
+            return []
+        self._urgent = {work_id for work_id in self._urgent if work_id in open_works}
+        room = self._most - len(self._urgent)
+        if room <= 0:
+            return []
+        self.next_at = now + TICK_S
+        items = self._take(room, scope=WorkScope(lanes=self._lanes)).items
+        self._urgent |= {item.work_id for item in items}
         return items
 
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.claims import TICK_S, Claims, WorkLeases
+from docstokg_assets.engine.claims import TICK_S, Claims, UrgentClaims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
 from docstokg_assets.engine.progress import PassResult, Progress, Waiting
@@ -30,7 +30,7 @@ from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
-from docstokg_assets.engine.search_state import NextTry, SearchState, next_try
+from docstokg_assets.engine.search_state import NextTry, SearchState
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
@@ -75,6 +75,7 @@ class Dispatcher:
         self._works = scope
         take = partial(catalog.claim, owner, lease_s=settings.lease_s, scope=self._works)
         self._claims = Claims(take, self._scheduler, client.hosts, clock)
+        self._urgent_claims = UrgentClaims(take, scope, clock, workers)
         self._workers, self._most_open = WorkerPool(client, workers, clock), most_open(workers)
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._result = PassResult()
@@ -85,12 +86,12 @@ class Dispatcher:
         self._taken_over: set[str] = set()  # works in progress here that another process has claimed since
         self._max_works: int | None = None
         self._started_works: set[str] = set()  # counted only where there is a maximum
-        self._held_elsewhere = 0  # works that other processes were seen to hold
-        self._next_look = 0.0  # when an idle pass next looks for parked and held works
+        self._held_elsewhere, self._next_look = 0, 0.0  # works seen held by others; when an idle pass looks again
 
     # -- the pass -----------------------------------------------------------------------------------------------------
 
-    def run(self, deadline_s: float | None, max_works: int | None) -> PassResult:
+    def run(self, deadline_s: float | None, max_works: int | None, keep_on: bool = False) -> PassResult:
+        """`keep_on`: do not end when nothing is due."""
         started = tick = self._clock.monotonic()
         deadline = float("inf") if deadline_s is None else started + deadline_s
         self._recorder.done, self._max_works = self._on_recorded, max_works
@@ -102,10 +103,11 @@ class Dispatcher:
                 self._keep_leases()
                 self._claim_works()
                 self._send_requests()
-                if not self._open and not self._more_will_be_due(deadline):
+                if not keep_on and not self._open and not self._more_will_be_due(deadline):
                     break
                 now = self._clock.monotonic()
-                wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(self._workers.has_room()))
+                rooms = self._workers.has_room(), self._workers.has_room(urgent=True)
+                wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(*rooms))
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
                 if now >= tick:
@@ -127,8 +129,13 @@ class Dispatcher:
         if self._held_elsewhere and not self._open:
             waiting.append(Waiting("another process", self._held_elsewhere, None, "holds them"))
         finished, later = result.finished - result.to_retry, self._scheduler.parked_works + result.to_retry
-        hosts = self._workers.active_hosts()
-        return Progress(finished, result.saved - result.html_only, later, len(self._open), hosts, tuple(waiting))
+        now = len(self._open), self._workers.active_hosts(), tuple(waiting)
+        return Progress(finished, result.saved - result.html_only, later, *now)
+
+    def wake(self) -> None:
+        """Look for urgent items now. Can be called from any thread."""
+        self._urgent_claims.next_at = 0.0
+        self._workers.wake()
 
     def replace_rules(
         self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy], *, config_hash: str
@@ -140,10 +147,9 @@ class Dispatcher:
     def _is_over(self, deadline: float) -> bool:
         if self._recorder.failure is not None:
             raise self._recorder.failure
-        stopped, late = self._stop.is_set(), self._clock.monotonic() >= deadline
-        if stopped or late:
-            self._result.ended = "stopped" if stopped else "deadline"
-        return stopped or late
+        ended = "stopped" if self._stop.is_set() else "deadline" if self._clock.monotonic() >= deadline else None
+        self._result.ended = ended or self._result.ended
+        return ended is not None
 
     def _wind_down(self) -> None:
         """Give all waiting works back to the catalog; requests in flight get a grace period, then are cut."""
@@ -189,7 +195,8 @@ class Dispatcher:
         self._recorder.flush()  # before the same works can be claimed again
 
     def _claim_works(self) -> None:
-        """Claim works while there is room for them."""
+        """Claim urgent items at once, others while there is room for them."""
+        self._start(self._urgent_claims.claim(self._open))
         # A claim is a write to the database: not for a few works, and not at once after one that found none.
         if self._clock.monotonic() < self._claims.next_at:
             return
@@ -201,16 +208,18 @@ class Dispatcher:
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
+        self._start(self._claims.claim(min(room, 64)))
+
+    def _start(self, items: Sequence[QueueItem]) -> None:
         at = 0.0
-        for item in self._claims.claim(min(room, 64)):
+        for item in items:
             with self._open_lock:
                 self._open[item.work_id] += 1
             self._taken_over.discard(item.work_id)
             self._scheduler.note_claimed(item.work_id)
             park = self._scheduler.put_off(item.next_group)
-            if park is None:
-                if self._max_works is not None:
-                    self._started_works.add(item.work_id)
+            if park is None or self._urgent_claims.is_urgent(item):
+                self._started_works |= {item.work_id} if self._max_works is not None else set()
                 self._begin(item)
             else:  # without starting a search: a claim can bring many works of one slow host
                 at = at or self._catalog.now()
@@ -221,8 +230,7 @@ class Dispatcher:
         for: they have an outcome, and a later pass tries them again."""
         if self._max_works is not None and len(self._started_works) >= self._max_works:
             return False
-        now = self._clock.monotonic()
-        if now < self._next_look:
+        if (now := self._clock.monotonic()) < self._next_look:
             return True
         outlook = self._catalog.outlook(self._works)
         self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else _LOOK_S)
@@ -252,8 +260,8 @@ class Dispatcher:
             at = at or self._catalog.now()
             self._park(task, park, at)
 
-    def _may_send(self) -> bool:
-        return self._workers.has_room() and not self._leases.are_in_doubt()
+    def _may_send(self, urgent: bool = False) -> bool:
+        return self._workers.has_room(urgent) and not self._leases.are_in_doubt()
 
     def _handle_events(self, timeout: float) -> None:
         for event in self._workers.events(timeout):
@@ -306,6 +314,7 @@ class Dispatcher:
         emit, run_id, owner = self._recorder.record, self._run_id, self._owner
         attempts = AttemptLog(emit, self._clock, run_id, owner, self._next_seq, item.work_id, item.year)
         task = Task(item, work, state, self._pipeline.search(work, state, attempts), attempts)
+        task.urgent = self._urgent_claims.is_urgent(item)
         self._place(task, fault or self._driver.advance(task, None))
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
@@ -319,7 +328,7 @@ class Dispatcher:
                 self._park(task, Park(max(0.0, (broken.until or now) - now), broken.reason, group))
                 return
             if not outcome.ok:
-                following = next_try(state, now, task.item.tries)
+                following = self._pipeline.next_try(outcome, state, now, task.item.tries)
         task.add_active_time(self._clock.monotonic())
         self._recorder.record(
             Finished(
@@ -342,6 +351,7 @@ class Dispatcher:
                 made=tuple(state.files.made),
                 superseded=state.files.superseded_by(outcome),
                 lost_file=state.replaces is not None,
+                result=self._pipeline.result_of(task.work, outcome, state, following, task.item.tries),
             )
         )
 

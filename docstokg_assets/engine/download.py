@@ -189,9 +189,9 @@ def prepare_candidate_download(candidate: Candidate) -> DownloadPlan:
 
 
 def stream_candidate_payload(
-    plan: DownloadPlan, store: ArtifactStore, max_bytes: int, max_page_bytes: int
+    plan: DownloadPlan, store: ArtifactStore, max_bytes: int, max_page_bytes: int, also_hash: tuple[str, ...] = ()
 ) -> Generator[Request, Response, Response]:
-    """Send exactly one GET. The `payload` of a 2xx response is a DownloadStreamResult."""
+    """Send exactly one GET. The `payload` of a 2xx response is a DownloadStreamResult. `also_hash`: as for ArtifactSink."""
     request = Request(
         plan.url,
         Role.ARTIFACT,
@@ -201,7 +201,7 @@ def stream_candidate_payload(
         headers=plan.conditions,
         referer=plan.referer,
         obey_robots=plan.obey_robots,
-        sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan),
+        sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan, also_hash),
     )
     return (yield request)
 
@@ -216,9 +216,11 @@ def finalize_candidate_download(
     quarantine: Quarantine | None = None,
     files: WorkFiles | None = None,
     owner: str = "",
+    facts: Mapping[str, object] | None = None,
 ) -> DownloadOutcome:
     """Check integrity, validate that it is this article, then store. Never leaves a part file behind. `quarantine`:
-    keeps PDFs that are another file type as well; `files`: of the work; `owner`: this process."""
+    keeps PDFs that are another file type as well; `files`: of the work; `owner`: this process; `facts`: more for the `meta` of a
+    success."""
     if not response.ok:
         reason = reason_of_status(response.status)
         if reason is Reason.OK:  # a redirect without a target, or "not modified" without a condition
@@ -262,7 +264,7 @@ def finalize_candidate_download(
         content_type=stream.content_type,
         license=candidate.license,
         version=candidate.version,
-        meta={**stream.digests, **_provenance(candidate, response), **_flags(verdict)},
+        meta={**stream.digests, **_provenance(candidate, response), **_flags(verdict), **(facts or {})},
         **_validators(response),
     )
     path, name = files.store(store, part, names, stream.sha256, orjson.dumps(without_secrets(outcome)), owner)
@@ -299,6 +301,17 @@ def adopted(
                 if (outcome.sha256, outcome.content_length) == store.settled(path):
                     return replace(outcome, path=path, meta={**outcome.meta, "adopted": True})
     return None
+
+
+def candidate_of(file: DownloadOutcome) -> Candidate:
+    """The candidate that a stored PDF or XML file came from."""
+    assert file.url and file.resolver and file.tier
+    target = Target.XML if file.kind is Kind.XML else Target.PDF
+    return Candidate(file.url, file.resolver, Tier(file.tier), target, version=file.version, license=file.license)
+
+
+def left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
+    return replace(outcome, ok=True, classification=Classification.SKIP)
 
 
 def without_secrets(outcome: DownloadOutcome) -> DownloadOutcome:

@@ -60,6 +60,7 @@ class Task:
     exchange: Exchange | None = None
     send: Send | None = None
     since: float = 0.0  # when it began to wait in its queue
+    urgent: bool = False  # somebody waits for it: it goes before all others, as far as limits allow
     began: float | None = None  # when its first request was sent; waiting before that does not count as its own time
     # Batching: a request that can be combined with others, and what was combined (batching.py).
     batchable: Request | None = None  # the request of `exchange`, as long as it can still be combined
@@ -119,10 +120,18 @@ class RequestQueue:
         """Whether the first request should let other queues go first, so that more tasks can join it."""
         return 0 < len(self.tasks) < self.batch_size and now - self.tasks[0].since < SHORT_WAIT_S
 
-    def urgency(self, now: float) -> tuple[bool, bool, float]:
-        """Sort key, the most urgent first: searches under way before new ones, then by waiting time."""
+    def urgency(self, now: float) -> tuple[bool, bool, bool, float]:
+        """Sort key, the most urgent first: tasks that somebody waits for, searches under way before new ones, then by time."""
         first = self.tasks[0]
-        return self.can_wait(now), first.began is None, first.since
+        return not first.urgent, self.can_wait(now), first.began is None, first.since
+
+    def add(self, task: Task) -> None:
+        """Append a task; an urgent one goes before all that are not."""
+        if not task.urgent:
+            self.tasks.append(task)
+            return
+        behind = next((n for n, other in enumerate(self.tasks) if not other.urgent), len(self.tasks))
+        self.tasks.insert(behind, task)
 
     def wait_for_last(self, now: float) -> float:
         """How long a task that joins now would wait, by the limit alone."""

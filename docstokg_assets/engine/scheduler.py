@@ -64,8 +64,8 @@ class Scheduler:
         queue = self._queue_for(send)
         aside = self._aside(now) if queue.is_slow(now) else 0
         if self._takes(queue, task, now, aside):
-            if aside < self._most_aside or task.began is not None or queue.tasks:
-                queue.tasks.append(task)
+            if aside < self._most_aside or task.began is not None or queue.tasks or task.urgent:
+                queue.add(task)
                 return None
             # Its turn would be now, but too many tasks of slow queues wait. Claims leave out its group until there is room.
             self._room_until = max(self._room_until, now + _MAKE_ROOM_S) + _MAKE_ROOM_S / self._most_aside
@@ -92,6 +92,8 @@ class Scheduler:
 
     def _takes(self, queue: RequestQueue, task: Task, now: float, aside: int) -> bool:
         """Whether a queue has a place for a task. A search in progress goes first: it has used turns of its host already."""
+        if task.urgent:
+            return max(0.0, queue.ready_at - now) <= self._park_after_s
         if task.began is not None:
             return queue.wait_for_last(now) <= self._park_after_s
         return not self._is_full(queue, now, aside)
@@ -116,18 +118,18 @@ class Scheduler:
         while self._pauses and self._pauses[0][0] <= self._clock.monotonic():
             yield heapq.heappop(self._pauses)[2]
 
-    def turns(self, has_room: Callable[[], bool]) -> Iterator[tuple[Task, RequestQueue]]:
+    def turns(self, has_room: Callable[[bool], bool]) -> Iterator[tuple[Task, RequestQueue]]:
         """Take the tasks that may send now, with permit and tokens, as long as there is room: one from each queue in turn,
         searches under way before new ones. Last come queues whose request could still be joined by more tasks: no worker idles
         for these, and each such request carries more works. The caller gives the permit back, also if it sends nothing."""
         now, progressed = self._clock.monotonic(), True
-        while progressed and has_room():
+        while progressed and has_room(self._has_urgent()):
             progressed = False
             ready = [
                 queue for queue in self._queues.values() if queue.tasks and not queue.busy and queue.ready_at <= now
             ]
             for queue in sorted(ready, key=lambda queue: queue.urgency(now)):
-                if not has_room() or (progressed and queue.can_wait(now)):
+                if not has_room(queue.tasks[0].urgent) or (progressed and queue.can_wait(now)):
                     break
                 if self._enter(queue, now):
                     progressed = True
@@ -136,6 +138,9 @@ class Scheduler:
             queue = self._queues.pop(allowance)
             if queue.ready_at > now:
                 self._resting[allowance] = queue
+
+    def _has_urgent(self) -> bool:
+        return any(queue.tasks[0].urgent for queue in self._queues.values() if queue.tasks)
 
     def _enter(self, queue: RequestQueue, now: float) -> bool:
         """Take a permit and the tokens, or note when to ask again. While the limiter is unavailable requests stop, and the pass
@@ -167,11 +172,11 @@ class Scheduler:
             if queue.allowance.group == group:
                 queue.busy = False
 
-    def next_ready(self, has_room: bool) -> float:
+    def next_ready(self, has_room: bool, has_urgent_room: bool = False) -> float:
         """When the next pause ends or, if there is room for a request, the next queue has its turn; infinity if never."""
         times = [self._pauses[0][0]] if self._pauses else []
-        if has_room:
-            times += [queue.ready_at for queue in self._queues.values() if queue.tasks and not queue.busy]
+        waiting = [queue for queue in self._queues.values() if queue.tasks and not queue.busy]
+        times += [q.ready_at for q in waiting if has_room or (has_urgent_room and q.tasks[0].urgent)]
         return min(times, default=float("inf"))
 
     def reassign(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from docstokg_assets.domain.pdf_match import PdfValidator, strict
 from docstokg_assets.domain.plans import Candidate, Target, Tier, url_key
@@ -21,15 +21,17 @@ from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, query
 from docstokg_assets.engine.download import (
     DownloadStreamResult,
     adopted,
+    candidate_of,
     failed,
     finalize_candidate_download,
+    left_as_is,
     prepare_candidate_download,
     still_current,
     stream_candidate_payload,
 )
-from docstokg_assets.engine.search_state import Failure, SearchState, conclude, error_details
+from docstokg_assets.engine.search_state import Failure, NextTry, SearchState, conclude, error_details, next_try
 from docstokg_assets.engine.settings import DownloadSettings
-from docstokg_assets.landing.extract import extract
+from docstokg_assets.landing.extract import Found, extract
 from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.resolvers.api import license_name
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult, make_plan
@@ -44,10 +46,7 @@ from resources.records import Classification, DownloadOutcome, Ending, Kind, Rea
 
 _GONE = frozenset({404, 410})
 _UNWELCOME = frozenset({Reason.ROBOTS, Reason.RATE_LIMITED, Reason.RETRY_AFTER})
-_UNKNOWN = "unknown"
-_WALL_BYTES = 65_536  # of a page, in which a wall is looked for
-
-
+_UNKNOWN, _WALL_BYTES = "unknown", 65_536  # of a page, in which a wall is looked for
 Search = Generator[Request | ConcurrentQueries, Any, DownloadOutcome]
 
 
@@ -77,12 +76,23 @@ class ResolverPipeline:
         return SearchState.begin(make_plan(work, self.resolvers.values()), progress)
 
     def search(self, work: Work, state: SearchState, log: AttemptLog) -> Search:
-        return _WorkSearch(self, work, state, log).run()
+        return WorkSearch(self, work, state, log).run()
+
+    def next_try(self, outcome: DownloadOutcome, state: SearchState, now: float, tries: int) -> NextTry:
+        """When a work without success is tried again."""
+        return next_try(state, now, tries)
+
+    def result_of(
+        self, work: Work, outcome: DownloadOutcome, state: SearchState, following: NextTry, tries: int
+    ) -> Mapping[str, Any] | None:
+        """The row that is recorded instead of an outcome, for items that are no works."""
 
 
 @dataclass(frozen=True, slots=True)
-class _WorkSearch:
+class WorkSearch:
     """The search for one work."""
+
+    also_hash: ClassVar[tuple[str, ...]] = ()  # digests of a file besides SHA-256
 
     shared: ResolverPipeline
     work: Work
@@ -98,28 +108,28 @@ class _WorkSearch:
             return outcome
         outcome = replace(outcome, meta={**outcome.meta, "replaces": state.replaces})
         whole = not outcome.ok and state.files.restore(self.shared.store, self.shared.owner)
-        return _left_as_is(outcome) if whole else outcome
+        return left_as_is(outcome) if whole else outcome
 
     # -- a file that is stored already --------------------------------------------------------------------------------
 
     def _revalidate(self, kept: DownloadOutcome) -> Search:
         """Send one conditional GET for the stored copy. Only another file of its kind replaces it; any other answer leaves it."""
-        candidate = _candidate_of(kept)
+        candidate = candidate_of(kept)
         self.state.add_to_chain(candidate.resolver)
         try:
             response = yield from self._stream(candidate, etag=kept.etag, last_modified=kept.last_modified)
         except Interrupted:
             raise
         except HttpError as error:
-            return _left_as_is(failed(candidate, error.reason))
+            return left_as_is(failed(candidate, error.reason))
         stream = response.payload if isinstance(response.payload, DownloadStreamResult) else None
         if response.status == 304 or (stream is not None and stream.sha256 == kept.sha256):
             return still_current(candidate, response, kept)
         if stream is not None and (stream.part is None or (stream.kind is Kind.XML) != (kept.kind is Kind.XML)):
             stream.discard()
-            return _left_as_is(failed(candidate, Reason.UNEXPECTED_CT))
+            return left_as_is(failed(candidate, Reason.UNEXPECTED_CT))
         outcome = self._finalize(candidate, response, validator=self.shared.validator)
-        return self._succeeded(outcome) if outcome.ok else _left_as_is(outcome)
+        return self._succeeded(outcome) if outcome.ok else left_as_is(outcome)
 
     def _adopt(self) -> DownloadOutcome | None:
         """Take a whole file that was stored for this work but never recorded, because its process was killed or the catalog is
@@ -127,10 +137,10 @@ class _WorkSearch:
 
         def wanted(noted: DownloadOutcome) -> bool:
             recorded = noted.sha256 is None or self.shared.recorded(self.work.work_id, noted.sha256)
-            return not recorded and self._excluded_by(_candidate_of(noted)) is None
+            return not recorded and self._excluded_by(candidate_of(noted)) is None
 
         outcome = adopted(self.work, self.shared.store, self.state.files, wanted) if not self.shared.dry_run else None
-        if outcome is None or self._taken_by_another(candidate := _candidate_of(outcome)):
+        if outcome is None or self._taken_by_another(candidate := candidate_of(outcome)):
             return None
         self.state.add_to_chain(candidate.resolver)
         return self._succeeded(outcome)
@@ -157,12 +167,15 @@ class _WorkSearch:
                     self._on_failed_guess(action, state.failures[action.key])
         if dry_run:
             urls = [{"url": c.url, "resolver": c.resolver, "tier": str(c.tier)} for c in state.candidates.values()]
-            chain, meta = tuple(state.chain), {"candidates": urls}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, fallback_chain=chain, meta=meta)
+            found: dict[str, Any] = {"fallback_chain": tuple(state.chain), "meta": {"candidates": urls}}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.DRY_RUN, **found)
         if work.deleted and state.html is None:
-            deleted = {"deleted": work.deleted}
-            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=deleted)
-        return conclude(state)
+            meta = {"deleted": work.deleted}
+            return DownloadOutcome(False, None, Classification.SKIP, Reason.WORK_DELETED, meta=meta)
+        return self._conclude()
+
+    def _conclude(self) -> DownloadOutcome:
+        return conclude(self.state)
 
     def _guess(self) -> Candidate | None:
         """The PDF URL that a landing page of this work should lead to, by the URL pattern of its publisher."""
@@ -330,9 +343,8 @@ class _WorkSearch:
 
     def _stream(self, candidate: Candidate, **changes: Any) -> Generator[Request, Response, Response]:
         plan = replace(prepare_candidate_download(candidate), obey_robots=self._obeys_robots(candidate), **changes)
-        return stream_candidate_payload(
-            plan, self.shared.store, self.shared.settings.max_bytes, self.shared.max_page_bytes
-        )
+        limits = self.shared.settings.max_bytes, self.shared.max_page_bytes
+        return stream_candidate_payload(plan, self.shared.store, *limits, self.also_hash)
 
     def _request(self, candidate: Candidate, role: Role = Role.LANDING, **fields: Any) -> Request:
         fields |= {"referer": candidate.referer, "obey_robots": self._obeys_robots(candidate)}
@@ -354,17 +366,25 @@ class _WorkSearch:
         elif candidate.target is Target.PDF and response.content_type == "application/pdf":
             state.fail(candidate, Reason.PDF_CORRUPT, response, kind=Kind.PDF_CORRUPT)
         else:
-            found = extract(page, response.headers.get("content-type"), response.url)
-            if state.html is None and found.is_full_text:
-                sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
-                stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, page=page)
-                state.html = self._finalize(candidate, replace(response, payload=stream))
-            state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
-            if state.add_links(candidate, response.url, found, self.shared.max_depth):
-                state.visited.add(candidate.key)
-                response.keep()  # a wall, an error or a dead end may be gone the next time
-            else:
-                state.fail(candidate, Reason.NO_PDF_LINK, response)
+            self._follow(candidate, response, page, extract(page, response.headers.get("content-type"), response.url))
+
+    def _follow(self, candidate: Candidate, response: Response, page: bytes, found: Found) -> None:
+        """Add the links of a page; keep the page itself if it is a full text."""
+        state = self.state
+        if state.html is None and found.is_full_text:
+            state.html = self._keep_page(candidate, response, page)
+        state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
+        if state.add_links(candidate, response.url, found, self.shared.max_depth):
+            state.visited.add(candidate.key)
+            response.keep()  # a wall, an error or a dead end may be gone the next time
+        else:
+            state.fail(candidate, Reason.NO_PDF_LINK, response)
+
+    def _keep_page(self, candidate: Candidate, response: Response, page: bytes) -> DownloadOutcome:
+        digests = {name: hashlib.new(name, page, usedforsecurity=False).hexdigest() for name in self.also_hash}
+        sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
+        stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, digests, page=page)
+        return self._finalize(candidate, replace(response, payload=stream))
 
     def _finalize(self, candidate: Candidate, response: Response, **options: Any) -> DownloadOutcome:
         options |= {"files": self.state.files, "owner": self.shared.owner}
@@ -378,14 +398,3 @@ class _WorkSearch:
 
 def _wall(response: Response, page: bytes) -> Reason | None:
     return recognise_wall(response.status, response.headers, page[:_WALL_BYTES], response.url)
-
-
-def _candidate_of(file: DownloadOutcome) -> Candidate:
-    """The candidate that a stored PDF or XML file came from."""
-    assert file.url and file.resolver and file.tier
-    target = Target.XML if file.kind is Kind.XML else Target.PDF
-    return Candidate(file.url, file.resolver, Tier(file.tier), target, version=file.version, license=file.license)
-
-
-def _left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
-    return replace(outcome, ok=True, classification=Classification.SKIP)

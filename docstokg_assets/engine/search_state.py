@@ -30,7 +30,7 @@ MAX_REFUSALS = 24  # a work waits so many times for a broken host without using 
 _WALLS = frozenset({Reason.BLOCKED_CAPTCHA, Reason.BLOCKED_COOKIE, Reason.BLOCKED_POW, Reason.BLOCKED_WAF})
 _FILES = frozenset({Target.PDF, Target.XML})
 _UNWANTED = frozenset({Reason.POLICY_LICENSE, Reason.POLICY_VERSION})  # an archive's copy would be excluded as well
-_SAVED_AS_IS = frozenset({"requests", "waits", "active_ms", "replaces", "fresh"})  # fields of a SearchState
+_SAVED_AS_IS = frozenset({"requests", "waits", "active_ms", "replaces", "fresh", "hops"})  # fields of a SearchState
 # What a search must know about a stored file to ask whether it is still current.
 KEPT = ("url", "resolver", "tier", "kind", "sha256", "etag", "last_modified", "version", "license")
 
@@ -49,6 +49,9 @@ class Failure:
     until: float | None = None
     host: str | None = None  # the host that answered, after redirects; the one to ask again at `until`
     note: str = ""
+    detail: str | None = (
+        None  # which step failed, where the reason alone does not tell (docstokg_assets.ingest.statuses)
+    )
     tried: bool = False  # with `breaker-open`: the link itself had failed before its host's breaker opened
 
     @property
@@ -103,6 +106,7 @@ class SearchState:
     kept: DownloadOutcome | None = None  # the stored file; if set, the search only asks whether it is still current
     replaces: Mapping[str, Any] | None = None  # the stored file that was found missing or damaged
     fresh: bool = False  # a forced search, which ignores the HTTP cache
+    hops: list[str] = field(default_factory=list)  # of an ingest item: the URLs that were fetched, in order
     files: WorkFiles = field(default_factory=WorkFiles)
 
     @classmethod

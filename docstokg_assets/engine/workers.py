@@ -63,14 +63,17 @@ class WorkerPool:
         self._threads += 1
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    def has_room(self) -> bool:
+    def has_room(self, urgent: bool = False) -> bool:
+        """Whether another request can be sent. An urgent one need not wait for transfers under way: it gets a thread of its own,
+        up to as many again as there are workers."""
         if len(self._in_flight) >= self._count and (now := self._clock.monotonic()) >= self._next_look:
             self._next_look, slow = now + _LOOK_S, self._client.wire.watchdog.crawlers()
             self._crawling = {task for task, send in self._in_flight.items() if id(send) in slow}
             too_many = len(self._crawling) - self._apart - self._count // 4
             if too_many > 0:
                 self._client.wire.watchdog.give_up(too_many, _PATIENCE_S)
-        return len(self._in_flight) - min(len(self._crawling), self._apart) < self._count
+        most = 2 * self._count if urgent else self._count
+        return len(self._in_flight) - min(len(self._crawling), self._apart) < most
 
     def submit(
         self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None = None

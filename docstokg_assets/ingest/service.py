@@ -24,6 +24,7 @@ import orjson
 
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.works import FetchOrder, Work
+from docstokg_assets.ingest.archive import ARCHIVE_HOST
 from docstokg_assets.ingest.records import (
     PENDING,
     SEARCHED_TYPES,
@@ -44,7 +45,6 @@ from resources.http.messages import Role
 from resources.rate_limit.policies import resolve_policy
 from resources.scope import Lane
 
-ARCHIVE_HOST = "web.archive.org"
 _POLL_S = 0.25
 _DAY_S = 86_400.0
 

@@ -90,6 +90,7 @@ class ResolverResult:
     note: str = ""
     until: float | None = None  # epoch seconds: when querying again may help,
     host: str | None = None  # and which host
+    detail: str | None = None  # which step failed, see `Failure.detail` of the engine
 
 
 Resolution = Generator[Request, Response, ResolverResult]

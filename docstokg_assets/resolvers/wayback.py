@@ -7,7 +7,8 @@ while for that; waiting blocks no thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,6 +28,7 @@ _MOST_POLLS = 30
 
 _NO_ERRORS = "!statuscode:[345].."  # leaves revisits in, which have no status
 _QUERY = {"output": "json", "fl": ",".join(_FIELDS), "filter": _NO_ERRORS, "collapse": "digest", "limit": "-5"}
+_AS_IS = {"capture_all": "0", "skip_first_archive": "1"}
 _FORM = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
 
 _WORK, _FILE = kit.Work("W1"), "https://peerj.com/articles/1.pdf"
@@ -43,6 +45,47 @@ class WaybackSettings(kit.KeyedSettings):
         default=False,
         description="have a file captured that answers others but not us; needs an api_key, `accesskey:secret` of archive.org",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A capture that Save Page Now has made."""
+
+    replay_url: str
+    timestamp: str
+    original: str
+
+
+def save_page(
+    url: str, key: str, form: Mapping[str, str] = _AS_IS, poll_s: float = _POLL_S, polls: int = _MOST_POLLS
+) -> Generator[kit.Request, kit.Response, Saved | kit.ResolverResult]:
+    """Have the archive capture a URL, and wait for it. Errors come with status 200, and their `status_ext` is the `detail` of the
+    result. A repeated request returns the same job."""
+    secret = {"Authorization": f"LOW {key}"}
+    posted = {"verb": "POST", "body": urlencode({"url": url, **form}).encode(), "repeatable": False, "cache": False}
+    response = yield kit.api_request("https://web.archive.org/save", **posted, headers=_FORM, secret_headers=secret)
+    if failed := kit.failure(response):
+        return failed
+    state = kit.mapping(kit.json_of(response))
+    job = kit.text(state.get("job_id"), 80)
+    if job is None or not _JOB.fullmatch(job):
+        return _not_saved(state)
+    for _ in range(polls):
+        status = f"https://web.archive.org/save/status/{job}"
+        response = yield kit.api_request(status, cache=False, pause_s=poll_s, secret_headers=secret)
+        if failed := kit.failure(response):
+            return failed
+        state = kit.mapping(kit.json_of(response))
+        first = kit.text(state.get("original_job_id"), 80)
+        if state.get("status") != "pending" and first and _JOB.fullmatch(first) and first != job:
+            job = first  # the URL was captured a moment ago, by that job
+        elif state.get("status") != "pending":
+            break
+    timestamp, original = str(state.get("timestamp")), str(state.get("original_url"))
+    replay = kit.normalize_url(f"{_WEB}/{timestamp}id_/{original}")
+    if state.get("status") != "success" or replay is None or not _REPLAY.fullmatch(replay):
+        return _not_saved(state)
+    return Saved(replay, timestamp, original)
 
 
 @kit.register("wayback")
@@ -88,29 +131,10 @@ class WaybackResolver(kit.Resolver):
         return kit.Reason.WRONG_CAPTURE, f"asked for the capture of {wanted[1]}, got {response.url}"
 
     def _save(self, url: str, key: str) -> kit.Resolution:
-        """Have the archive capture a URL. Errors come with status 200; a repeated request returns the same job."""
-        secret = {"Authorization": f"LOW {key}"}
-        form = urlencode({"url": url, "capture_all": "0", "skip_first_archive": "1"}).encode()
-        posted = {"verb": "POST", "body": form, "repeatable": False, "cache": False, "headers": _FORM}
-        response = yield kit.api_request("https://web.archive.org/save", **posted, secret_headers=secret)
-        if failed := kit.failure(response):
-            return failed
-        state = kit.mapping(kit.json_of(response))
-        job = kit.text(state.get("job_id"), 80)
-        if job is None or not _JOB.fullmatch(job):
-            return _not_saved(state)
-        status = f"https://web.archive.org/save/status/{job}"
-        for _ in range(_MOST_POLLS):
-            response = yield kit.api_request(status, cache=False, pause_s=_POLL_S, secret_headers=secret)
-            if failed := kit.failure(response):
-                return failed
-            state = kit.mapping(kit.json_of(response))
-            if state.get("status") != "pending":
-                break
-        replay = kit.normalize_url(f"{_WEB}/{state.get('timestamp')}id_/{state.get('original_url')}")
-        if state.get("status") != "success" or replay is None or not _REPLAY.fullmatch(replay):
-            return _not_saved(state)
-        return kit.ResolverResult((self.candidate(replay),))
+        saved = yield from save_page(url, key)
+        return (
+            saved if isinstance(saved, kit.ResolverResult) else kit.ResolverResult((self.candidate(saved.replay_url),))
+        )
 
     def _candidates(self, rows: Sequence[Any]) -> kit.Candidates:
         """PDF captures first, then the newest; the same bytes once."""
@@ -138,10 +162,14 @@ def _captures(rows: Sequence[Any]) -> Iterator[Mapping[str, str]]:
 
 def _not_saved(state: kit.JsonObject) -> kit.ResolverResult:
     """The result when Save Page Now has no capture: it failed, or is not finished."""
-    message = kit.text(state.get("message")) or kit.text(state.get("status_ext"), 80) or "unreadable answer"
+    code = kit.text(state.get("status_ext"), 80) or ""
+    message = kit.text(state.get("message")) or code or "unreadable answer"
+    detail = f"spn:{code.removeprefix('error:')}"
     if state.get("status") == "pending":
-        return kit.ResolverResult(reason=kit.Reason.BACKOFF, note="the archive is still capturing the file")
-    return (kit.nothing if state.get("status") == "error" else kit.bad_answer)(f"Save Page Now: {message}")
+        note = "the archive is still capturing the file"
+        return kit.ResolverResult(reason=kit.Reason.BACKOFF, note=note, detail="spn:pending")
+    answer = (kit.nothing if state.get("status") == "error" else kit.bad_answer)(f"Save Page Now: {message}")
+    return replace(answer, detail=detail)
 
 
 def _target(capture: Mapping[str, str]) -> kit.Target | None:

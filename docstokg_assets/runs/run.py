@@ -26,7 +26,7 @@ from docstokg_assets.engine.search import ResolverPipeline
 from docstokg_assets.reporting import run_files
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, FileHeld, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.resolvers.landing import LandingSettings
-from docstokg_assets.resolvers.registry import ResolverContext, key_of
+from docstokg_assets.resolvers.registry import Resolver, ResolverContext, key_of
 from docstokg_assets.runs.orphans import delete_files, stale_parts
 from docstokg_assets.runs.planning import Planned, plan_works, store_works
 from docstokg_assets.runs.services import Services, open_services, resolvers_of
@@ -74,7 +74,7 @@ class DownloadRun:
         self.config_hash = config_hash(self.config)
         self.stop = stop or threading.Event()
         self.folder = self.config.data_root / self.run_id
-        self.resolvers = resolvers_of(self.config)
+        self.resolvers = self._resolvers_of(self.config)
         self._clock = SystemClock()
         self._pdfs = PdfInspector()
         self._taken_urls: dict[str, str] = {}  # kept when a reload replaces the pipeline
@@ -140,15 +140,25 @@ class DownloadRun:
             planned += plan_works(batch, self.resolvers, limits, catalog, lake, now, self.run_id)
         return planned
 
+    def _resolvers_of(self, config: ContentDownloadConfig) -> tuple[Resolver, ...]:
+        return resolvers_of(config)
+
+    def wake(self) -> None:
+        """Make a pass in another thread look for urgent items now."""
+        if self._dispatcher is not None:
+            self._dispatcher.wake()
+
     def drain(
         self,
         scope: WorkScope | None = None,
         *,
         deadline_s: float | None = None,
         max_works: int | None = None,
+        keep_on: bool = False,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> PassResult:
-        """Make one pass over the due works of a scope, or of all. Succeeds with what is finished or parked."""
+        """Make one pass over the due works of a scope, or of all. Succeeds with what is finished or parked. `keep_on`: wait for
+        more when nothing is due, until `stop` is set."""
 
         def progress(now: Progress) -> None:
             self._reload_if_requested()
@@ -169,7 +179,7 @@ class DownloadRun:
             stop=self.stop,
             on_progress=progress,
         )
-        return self._dispatcher.run(deadline_s or self.config.download.deadline_s, max_works)
+        return self._dispatcher.run(deadline_s or self.config.download.deadline_s, max_works, keep_on)
 
     def reload_with(self, load: Callable[[], ContentDownloadConfig]) -> None:
         """Reload the configuration at the next progress report (SIGHUP). If loading fails, nothing changes."""
@@ -220,7 +230,7 @@ class DownloadRun:
             return
         self.config, self.config_hash = config, config_hash(config)
         self._note_configuration()
-        self.resolvers = resolvers_of(config)
+        self.resolvers = self._resolvers_of(config)
         self.services.limiter.replace_settings(config.rate_limit)
         self.services.client.replace_settings(config.http, config.robots)
         self._limit_resolvers()

@@ -91,6 +91,14 @@ class Sandbox:
     def clear_faults(self) -> None:
         self.control("DELETE", "faults")
 
+    def place(self, *resources: Mapping[str, Any]) -> None:
+        """Place resources under any URL, or captures of them in the archive: the fields of `placed.Placed`."""
+        self.control("POST", "placed", list(resources))
+
+    def set_save_places(self, count: int) -> None:
+        """How many captures Save Page Now says that it would begin for us."""
+        self.control("PUT", "placed", {"save_places": count})
+
     def arrivals(self, host: str | None = None) -> list[dict[str, Any]]:
         """Return the requests received, oldest first: time (server's monotonic clock), host, method, path, status, user_agent."""
         result: list[dict[str, Any]] = self.control("GET", f"arrivals?host={quote(host)}" if host else "arrivals")

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from .files import FileMaker, jats
 from .limits import Windows
+from .placed import PlacedResources
 from .scenario import Scenario
 from .universe import Universe, Work
 from .wire import Response
@@ -23,6 +24,7 @@ class SandboxState:
     universe: Universe
     windows: Windows
     files: FileMaker = field(init=False)
+    placed: PlacedResources = field(default_factory=PlacedResources)
 
     def __post_init__(self) -> None:
         self.files = FileMaker(self.universe.seed)

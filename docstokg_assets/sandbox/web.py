@@ -15,6 +15,7 @@ import orjson
 from . import hosts
 from .faults import Fault, Faults
 from .limits import Windows
+from .placed import Placed
 from .state import SandboxState
 from .universe import Universe
 from .wire import Handler, Request, Response, finish, json_response, text
@@ -34,7 +35,7 @@ class Web:
         self._hosts: dict[str, Handler] = hosts.table(self.state)
 
     def knows(self, host: str) -> bool:
-        return host in self._hosts
+        return host in self._hosts or host in self.state.placed.hosts
 
     def note(self, method: str, scheme: str, host: str, path: str, status: int, agent: str) -> None:
         """Log a request (server's monotonic clock)."""
@@ -55,6 +56,8 @@ class Web:
 
     def _remote(self, request: Request) -> Response:
         handler = self._bench if request.host in _LOCAL else self._hosts.get(request.host)
+        if request.host in self.state.placed.hosts:
+            handler = self._placed
         if handler is None:
             return text(f"sandbox: no such host here: {request.host}\n", 502)
         refusal = self.windows.refuse(request)
@@ -65,6 +68,17 @@ class Web:
             return finish(request, self._ask(handler, request))
         response = fault.answer(request) if fault.replaces else finish(request, self._ask(handler, request))
         return fault.spoil(response)
+
+    def _placed(self, request: Request) -> Response:
+        target = f"{request.raw_path}?{request.query}" if request.query else request.raw_path
+        found = self.state.placed.pages.get((request.host, target))
+        if found is not None:
+            return found.response(self.state.files)
+        own = self._hosts.get(request.host)
+        if own is not None:
+            return own(request)
+        return text("User-agent: *\nDisallow:\n" if request.raw_path == "/robots.txt" else "not found\n",
+                    200 if request.raw_path == "/robots.txt" else 404)  # fmt: skip
 
     @staticmethod
     def _ask(handler: Handler, request: Request) -> Response:
@@ -92,6 +106,8 @@ class Web:
     def _control(self, request: Request, what: str) -> Response:
         if what == "faults":
             return self._control_faults(request)
+        if what == "placed":
+            return self._control_placed(request)
         if what == "health":
             return json_response({"status": "ok"})
         if what == "arrivals":
@@ -109,6 +125,21 @@ class Web:
             self._reset()
             return json_response({"status": "ok"})
         return text("sandbox: unknown control request\n", 404)
+
+    def _control_placed(self, request: Request) -> Response:
+        placed = self.state.placed
+        if request.method == "POST":
+            try:
+                values = orjson.loads(request.body)
+                for one in values if isinstance(values, list) else [values]:
+                    placed.add(Placed.parse(one))
+            except (ValueError, TypeError) as error:
+                return json_response({"error": str(error)}, 400)
+        elif request.method == "DELETE":
+            placed.clear()
+        elif request.method == "PUT":
+            placed.save_places = int(orjson.loads(request.body)["save_places"])
+        return json_response({"pages": len(placed.pages), "saved": placed.saved})
 
     def _control_faults(self, request: Request) -> Response:
         if request.method == "POST":
@@ -145,6 +176,7 @@ class Web:
 
     def _reset(self) -> None:
         self.faults.clear()
+        self.state.placed.clear()
         self.arrivals.clear()
         self.windows.reset()
         self.by_status.clear()

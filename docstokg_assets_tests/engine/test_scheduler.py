@@ -19,7 +19,7 @@ def scheduler(limiter: FakeLimiter, clock: SettableClock, workers: int = 4, park
 def sent(made: Scheduler, room: int = 100) -> list[str]:
     """The works whose turn it is, with room for so many requests."""
     found: list[str] = []
-    for one, _ in made.turns(lambda: len(found) < room):
+    for one, _ in made.turns(lambda urgent: len(found) < room):
         found.append(one.item.work_id)
     return found
 

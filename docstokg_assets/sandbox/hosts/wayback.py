@@ -8,9 +8,11 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
+from dataclasses import replace
 from hashlib import sha1
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..placed import Placed, key_of
 from ..scenario import Capture, page_key
 from ..state import SandboxState
 from ..universe import Work
@@ -57,6 +59,11 @@ class Archive:
         self._state = state
         self.saved: dict[str, Capture] = {}  # by page, what was saved on request
         self.polls: Counter[str] = Counter()  # by job
+        self.jobs: dict[str, Placed] = {}  # captures of placed resources, by job
+
+    def placed(self, url: str) -> list[Placed]:
+        """The captures of a placed resource, oldest first."""
+        return self._state.placed.captures.get(key_of(url if "://" in url else f"https://{url}"), [])
 
     def save(self, url: str) -> str | None:
         """Capture a page and return the job id. The archive's own crawler is not stopped by bot walls."""
@@ -99,6 +106,41 @@ class Archive:
         return dict(zip(_FIELDS, values, strict=True))
 
 
+def _replay_placed(state: SandboxState, placed: list[Placed], wanted: str, modifier: str) -> Response:
+    nearest = min(placed, key=lambda each: (abs(int(each.timestamp) - int(wanted)), each.timestamp))
+    if nearest.timestamp != wanted:
+        return redirect(f"https://web.archive.org/web/{nearest.timestamp}{modifier}/{nearest.url}")
+    answer = nearest.response(state.files)
+    answer.headers = [
+        (name, f"https://web.archive.org/web/{wanted}{modifier}/{value}" if name.lower() == "location" else value)
+        for name, value in answer.headers
+    ]
+    answer.headers.append(("x-archive-src", "sandbox.warc.gz"))
+    return answer
+
+
+def _save_placed(state: SandboxState, archive: Archive, page: Placed) -> Response:
+    if page.save and not page.save.startswith("later:"):
+        return json_response({"status": "error", "status_ext": page.save, "message": f"Message for {page.save}"})
+    job = f"spn2-{sha1(page.url.encode()).hexdigest()}"
+    archive.jobs[job] = page
+    state.placed.saved.append(page.url)
+    if not page.save:
+        state.placed.add(replace(page, timestamp="20261101120000", save=""))
+    return json_response({"url": page.url, "job_id": job})
+
+
+def _placed_job(archive: Archive, job: str, page: Placed) -> Response:
+    archive.polls[job] += 1
+    if archive.polls[job] < 2:
+        return json_response({"status": "pending", "job_id": job, "resources": []})
+    if page.save:
+        code = page.save.removeprefix("later:")
+        return json_response({"status": "error", "job_id": job, "status_ext": code, "message": f"Message for {code}"})
+    done = {"status": "success", "job_id": job, "original_url": page.url, "timestamp": "20261101120000"}
+    return json_response(done)
+
+
 def hosts(state: SandboxState) -> dict[str, Handler]:
     archive = Archive(state)
 
@@ -108,6 +150,7 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
             return text("org.archive.wayback.exception.BadQueryException: 'url' param is required\n", 400)
         prefix = request.param("matchType") == "prefix" or url.endswith("*")
         rows = [archive.row(w, c) for w, c in archive.captures(url.rstrip("*"), prefix)]
+        rows += [state.placed.row(each, state.files) for each in archive.placed(url)]
         first, last = request.param("from"), request.param("to")
         rows = [
             r
@@ -131,6 +174,9 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
 
     def replay(request: Request) -> Response:
         target = request.raw_path + (f"?{request.query}" if request.query else "")
+        match = _REPLAY.match(target)
+        if match and (placed := archive.placed(match[3])):
+            return _replay_placed(state, placed, match[1].ljust(14, "0"), match[2] or "")
         match = _REPLAY.match(unquote(target))
         found = archive.captures(match[3]) if match else []
         if not match or not found:
@@ -152,13 +198,19 @@ def hosts(state: SandboxState) -> dict[str, Handler]:
         """Save Page Now: start a job, and report its status, pending at first. Most errors have status 200."""
         if not re.fullmatch(r"LOW sandbox-[^:]+:.+", request.headers.get("authorization", "")):
             return json_response({"message": "You need to be logged in to use Save Page Now."}, 401)
+        if request.path == "/save/status/user":
+            return json_response({"available": state.placed.save_places, "processing": 0, "daily_captures": 0})
         if request.method == "POST":
             url = dict(parse_qsl(request.body.decode())).get("url", "")
+            if (page := state.placed.pages.get(key_of(url))) is not None:
+                return _save_placed(state, archive, page)
             job = archive.save(url)
             if job is None:
                 return json_response({"status": "error", "status_ext": "error:not-found", "message": "Not Found."})
             return json_response({"url": url, "job_id": job})
         job = request.path.rpartition("/")[2]
+        if (page := archive.jobs.get(job)) is not None:
+            return _placed_job(archive, job, page)
         found = [c for c in archive.saved.values() if job == f"spn2-{sha1(c.url.encode()).hexdigest()}"]
         archive.polls[job] += 1
         if not found or archive.polls[job] < 2:
