@@ -13,6 +13,8 @@ import typer
 from docstokg_assets.cli.data_folder import open_catalog
 from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import JsonOption, Load, with_settings
+from docstokg_assets.ingest.history import PREFIX, history_of_request
+from docstokg_assets.ingest.service import IngestService
 from docstokg_assets.reporting import explain_work
 from docstokg_assets.reporting.rendering import json_text, printable
 from docstokg_assets.runs import work_history
@@ -25,20 +27,30 @@ _MAX_LISTED = 20
 @with_settings("out", "policy")
 def why(
     load: Load,
-    work: Annotated[str, typer.Argument(help="OpenAlex id, DOI, arXiv id, PMCID, file name, or part of the title.")],
+    work: Annotated[
+        str,
+        typer.Argument(
+            help="OpenAlex id, DOI, arXiv id, PMCID, file name, part of the title, or id of an ingest request."
+        ),
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Explain what happened to one work: every request, its answer, why it ended so, and what you can do."""
     loaded = load()
     wanted = explain_work.without_file_name(work)
     with open_catalog(loaded.value) as catalog:
+        if wanted.startswith(PREFIX) and (told := history_of_request(IngestService(catalog, loaded.value), wanted)):
+            return _print(told, as_json)
         try:
             matching = work_history.find_works(catalog, wanted)
         except work_history.TooManyWorks:
             _fail_too_many(wanted)
         if len(matching) != 1:
             _fail_ambiguous(wanted, [(one.work_id, str(one.record.get("title") or "(no title)")) for one in matching])
-        history = work_history.history_of(catalog, loaded, matching[0])
+        _print(work_history.history_of(catalog, loaded, matching[0]), as_json)
+
+
+def _print(history: explain_work.WorkHistory, as_json: bool) -> None:
     if as_json:
         typer.echo(json_text(history))
     else:

@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from docstokg_assets.ingest.history import PREFIX, history_of_request
 from docstokg_assets.ingest.records import MAX_REQUEST_BYTES, FileIngestResult, IngestRequest, InvalidRequest
 from docstokg_assets.ingest.service import QueueFull
 from docstokg_assets.reporting.explain_work import WorkHistory
@@ -85,7 +86,7 @@ async def submit(
         raise Refused(HTTPStatus.BAD_REQUEST, f"The body is not JSON: {error}.") from None
     if isinstance(raw, list):
         return await run_in_threadpool(_submit_array, parts, raw, lane)
-    accepted = await run_in_threadpool(parts.intake.submit, raw, lane, "http")
+    accepted = await run_in_threadpool(parts.intake.submit, raw if isinstance(raw, dict) else body, lane, "http")
     return _accepted(accepted.model_dump(), accepted.id)
 
 
@@ -150,7 +151,7 @@ def follow(
     after: Annotated[float | None, Query(description="an answer older than this does not count")] = None,
 ) -> Response:
     """Server-sent events: `request` for each request to a host, with its answer; `result` for each change; `end`."""
-    return events.event_stream(parts_of(request), [id], after, events.as_json)[1]
+    return events.event_stream(parts_of(request), [id], after, events.as_json)
 
 
 @router.get("/works/{id:path}", summary="Tell the history of a work", responses=_errors(401, 404, 409, 422))
@@ -161,9 +162,10 @@ def work(request: Request, id: Annotated[str, Path(max_length=500)]) -> WorkHist
 
 
 def find_history(parts: Parts, id: str) -> WorkHistory:
-    wanted = "-".join(id.split("-")[:2]) if id.startswith("ingest-") else id
+    if id.startswith(PREFIX) and (history := history_of_request(parts.service, id)) is not None:
+        return history
     try:
-        found = find_works(parts.service.catalog, wanted)
+        found = find_works(parts.service.catalog, id)
     except TooManyWorks:
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "This collection is large: give the OpenAlex id.") from None
     if len(found) > 1:
@@ -174,9 +176,9 @@ def find_history(parts: Parts, id: str) -> WorkHistory:
     return history_of(parts.service.catalog, parts.loaded, found[0])
 
 
-@router.api_route(
+@router.head("/files/{id}", include_in_schema=False)
+@router.get(
     "/files/{id}",
-    methods=["GET", "HEAD"],
     summary="Download a stored file",
     response_class=Response,
     responses={200: {"content": {"application/pdf": {}, "application/octet-stream": {}}}, **_errors(401, 404, 410)},

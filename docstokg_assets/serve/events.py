@@ -9,54 +9,50 @@ from dataclasses import asdict
 
 import orjson
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
 
 from docstokg_assets.serve.parts import Parts
 from docstokg_assets.serve.progress import POLL_S, Watched
+from docstokg_assets.serve.streaming import ClosingResponse
 
 MAX_IDS = 50  # of one stream
 _KEEPALIVE_S = 15.0
 Render = Callable[[Watched, int], list[tuple[str, str]]]  # (watched, attempts already sent) -> (event, data)
 
 
-def event_stream(
-    parts: Parts, ids: Sequence[str], after: float | None, render: Render
-) -> tuple[ExitStack, StreamingResponse]:
-    """Raises UnknownRequest and TooManyWatched before anything is sent. The stack ends the watching."""
+def event_stream(parts: Parts, ids: Sequence[str], after: float | None, render: Render) -> Response:
+    """Raises UnknownRequest and TooManyWatched before anything is sent."""
     stack = ExitStack()
     try:
         watched = [stack.enter_context(parts.hub.watch(id, after)) for id in dict.fromkeys(ids)]
     except BaseException:
         stack.close()
         raise
-    body = _events(parts, watched, render, stack)
-    return stack, StreamingResponse(body, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    headers = {"x-accel-buffering": "no"}  # a proxy must not collect the events
+    body = _events(parts, watched, render)
+    return ClosingResponse(body, stack.close, media_type="text/event-stream", headers=headers)
 
 
-async def _events(parts: Parts, followed: list[Watched], render: Render, stack: ExitStack) -> AsyncIterator[bytes]:
+async def _events(parts: Parts, followed: list[Watched], render: Render) -> AsyncIterator[bytes]:
     seen, sent = dict.fromkeys((each.id for each in followed), 0), dict.fromkeys((each.id for each in followed), 0)
     quiet = 0.0
-    try:
-        while followed and not parts.hub.is_stopping:
-            changed = [each for each in followed if each.version > seen[each.id]]
-            for each in changed:
-                seen[each.id] = each.version
-                is_final = each.result.is_final
-                for event, data in await run_in_threadpool(render, each, sent[each.id]):
-                    yield _event(event, data)
-                sent[each.id] = len(each.requests)
-                if is_final:
-                    followed = [other for other in followed if other is not each]
-            quiet = 0.0 if changed else quiet + POLL_S
-            if quiet >= _KEEPALIVE_S:
-                quiet = 0.0
-                yield b": waiting\n\n"
-            if followed:
-                await asyncio.sleep(POLL_S)
-        if not parts.hub.is_stopping:
-            yield _event("end", "{}")
-    finally:
-        stack.close()
+    while followed and not parts.hub.is_stopping:
+        changed = [each for each in followed if each.version > seen[each.id]]
+        for each in changed:
+            seen[each.id], is_final = each.version, each.result.is_final
+            for event, data in await run_in_threadpool(render, each, sent[each.id]):
+                yield _event(event, data)
+            sent[each.id] = len(each.requests)
+            if is_final:
+                followed = [other for other in followed if other is not each]
+        quiet = 0.0 if changed else quiet + POLL_S
+        if quiet >= _KEEPALIVE_S:
+            quiet = 0.0
+            yield b": waiting\n\n"
+        if followed:
+            await asyncio.sleep(POLL_S)
+    if not parts.hub.is_stopping:
+        yield _event("end", "{}")
 
 
 def as_json(watched: Watched, sent: int) -> list[tuple[str, str]]:

@@ -9,10 +9,11 @@ from typing import BinaryIO, NamedTuple
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from docstokg_assets.serve.access import Refused
 from docstokg_assets.serve.parts import Parts
+from docstokg_assets.serve.streaming import ClosingResponse
 from resources.errors import ExplainedError
 
 CSP = "sandbox; default-src 'none'"
@@ -64,12 +65,9 @@ async def file_response(parts: Parts, id: str, *, head: bool) -> Response:
     if head:
         body.close()
         return Response(None, headers=headers, media_type=kind)
-    return StreamingResponse(_chunks(body), headers=headers, media_type=kind)
+    return ClosingResponse(_chunks(body), body.close, media_type=kind, headers=headers)
 
 
 async def _chunks(body: BinaryIO) -> AsyncIterator[bytes]:
-    try:
-        while chunk := await run_in_threadpool(body.read, _CHUNK):
-            yield chunk
-    finally:
-        body.close()
+    while chunk := await run_in_threadpool(body.read, _CHUNK):
+        yield chunk

@@ -154,7 +154,7 @@ def saved(request: Request, ids: _Ids, after: float | None = None) -> Response:
 
 @router.get("/saved/events")
 def saved_events(request: Request, ids: _Ids, after: float | None = None) -> Response:
-    return events.event_stream(parts_of(request), ids, after, _as_html)[1]
+    return events.event_stream(parts_of(request), ids, after, _as_html)
 
 
 def _as_html(watched: Watched, sent: int) -> list[tuple[str, str]]:

@@ -57,7 +57,8 @@ class Worker:
                 self._stop.wait(_PAUSE_S)
 
     def _run_once(self) -> None:
-        with IngestRun(self._services, kind="serve") as run:  # with an event of its own, which a failure sets
+        run = IngestRun(self._services, kind="serve")  # with an event of its own, which a failure sets
+        with run:
             self._run, self._failed = run, False
             try:
                 if not self._stop.is_set():  # else `stop` did not see the run

@@ -6,13 +6,12 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.config import ContentDownloadConfig, load_config
 from docstokg_assets.config.render import as_yaml
 from docstokg_assets.config.serve import ServeSettings
 from docstokg_assets.serve.access import SESSION_COOKIE, Access, Call, RateLimiter, Refused
-from resources.settings import Loaded
+from resources.settings import Loaded, SettingsError
 
 TOKEN, OTHER = "a-token-of-thirty-two-characters", "another-token-of-many-characters"
 EXPOSED: dict[str, Any] = {
@@ -161,9 +160,12 @@ def test_an_undeclared_proxy_before_a_server_without_tokens_is_refused() -> None
 
 def test_settings_are_checked_and_tokens_never_shown() -> None:
     for wrong in ({"tokens": ["short"]}, {"tls_cert": "c"}, {"trusted_proxies": ["proxy.example.org"]}):
-        with pytest.raises(ValidationError) as caught:
-            ServeSettings(**wrong)  # type: ignore[arg-type]
-        assert "short'" not in str(caught.value)
+        with pytest.raises(SettingsError) as caught:
+            load_config(None, {}, {f"serve.{key}": value for key, value in wrong.items()})
+        assert f"serve.{next(iter(wrong))}" in str(caught.value) or "tls_cert" in str(caught.value)
+        assert "short" not in str(caught.value)
+    given = load_config(None, {"DTKG_SERVE__TOKENS": f"{TOKEN}, {OTHER}"}).value
+    assert len(given.serve.tokens) == 2
     assert len(ServeSettings(tokens=f"{TOKEN}, {OTHER}").tokens) == 2  # type: ignore[arg-type]
     config = ContentDownloadConfig(serve=ServeSettings(tokens=(TOKEN,)))  # type: ignore[arg-type]
     shown = as_yaml(Loaded(config, {}))
