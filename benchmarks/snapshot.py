@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from docstokg_assets.config import load_config
+from docstokg_assets.config import load_config, resolvers_of
 from docstokg_assets.domain.works import Work
-from docstokg_assets.lake.reader import works_of_year
+from docstokg_assets.lake.reader import WorksToPlan
 from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.runs.planning import plan_works, store_works
-from docstokg_assets.runs.services import resolvers_of
+from docstokg_assets.resolvers.registry import rules_hash
+from docstokg_assets.runs.planning import plan_year, store_works
 from docstokg_assets.sandbox.mix import Mix
 from docstokg_assets.sandbox.snapshot import write_snapshot
 from docstokg_assets.sandbox.universe import Universe
@@ -32,6 +32,7 @@ from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog.catalog import Catalog
 from resources.folders import ReadFolder
 from resources.lake.files import LakeFolder
+from resources.processes import rare_collections
 
 YEAR = 2024
 
@@ -59,15 +60,17 @@ def measure(snapshot: Snapshot, root: Path) -> None:
         return works_of_snapshot(snapshot, YEAR, None, LocalFilter(""), Collected())
 
     with Catalog.open(root / "catalog.sqlite3") as catalog:
-        stage("read alone", lambda: sum(1 for _ in works()))
-        kept = stage(
-            "read and keep (openalex_works)",
-            lambda: sum(store_works(lake, batch, now) for batch in in_batches(works(), local=True)),
-        )
+        with rare_collections():
+            stage("read alone", lambda: sum(1 for _ in works()))
+            kept = stage(
+                "read and keep (openalex_works)",
+                lambda: sum(store_works(lake, batch, now) for batch in in_batches(works(), local=True)),
+            )
 
         def plan() -> int:
-            known = works_of_year(lake.files, YEAR)
-            return plan_works(known, resolvers, config.rate_limit, catalog, lake, now).works
+            to_plan = WorksToPlan(lake.files, rules_hash(resolvers), catalog.planned_from)
+            works = to_plan.works(YEAR)
+            return plan_year(to_plan, works, resolvers, config.rate_limit, catalog, lake, now).works
 
         planned = stage("plan and queue (resolver_plans)", plan)
         assert planned == kept == catalog.queue_counts(YEAR).total

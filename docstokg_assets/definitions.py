@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from docstokg_assets.defs import checks, jobs, sensors
+from docstokg_assets.defs import checks, jobs, schedules, sensors
 from docstokg_assets.defs.assets.downloaded_artifacts import downloaded_artifacts
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.assets.openalex_works import openalex_works
@@ -24,14 +24,9 @@ def _with_code_references(assets: Sequence[dg.AssetsDefinition]) -> list[dg.Asse
 
 defs = dg.Definitions(
     assets=_with_code_references([openalex_works, resolver_plans, downloaded_artifacts, manifest_parquet, run_metrics]),
-    asset_checks=[
-        checks.no_corruption,
-        checks.files_are_there,
-        checks.manifest_agrees,
-        checks.schema_is_stable,
-        checks.objectives,
-    ],
-    jobs=[jobs.collect_year, jobs.continue_year, jobs.drain],
+    asset_checks=checks.ALL,
+    jobs=[jobs.collect_year, jobs.continue_year, jobs.check_year, jobs.drain],
+    schedules=[schedules.rolling_audit],
     sensors=[sensors.nightly_delta, sensors.works_due, sensors.failure_summary],
     resources={
         "catalog": CatalogResource(),

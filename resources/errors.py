@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 class ExplainedError(Exception):
     """An error whose message names the thing, the place and the remedy. People see the message, never a stack trace."""
 
-    out_of_space: ClassVar[bool] = False  # the disk or the bucket is full: the command ends with its own exit code
+    # Two kinds for which a command ends with an exit code of its own:
+    out_of_space: ClassVar[bool] = False  # the disk or the bucket is full
+    network_down: ClassVar[bool] = False  # the proxy or the network is gone
 
 
 @contextmanager

@@ -68,6 +68,12 @@ class Reason(StrEnum):
     POLICY_SIZE = "policy-size", Ending.NEVER
     POLICY_VERSION = "policy-version", Ending.NEVER
     POLICY_LICENSE = "policy-license", Ending.NEVER
+    NOT_ENTITLED = "not-entitled", Ending.TERMINAL  # the file exists; our key, token or address gives no right to it
+    EMBARGOED = "embargoed", Ending.TERMINAL  # the file becomes available on the day that the row names
+    TDM_RESERVED = (
+        "tdm-reserved",
+        Ending.NEVER,
+    )  # the rightholder reserved text and data mining, and the settings respect it
     BUDGET_SPENT = "budget-spent", Ending.RETRYABLE  # a paid route may spend no more today
     TIMEOUT = "timeout", Ending.RETRYABLE
     CONN_ERROR = "conn-error", Ending.RETRYABLE

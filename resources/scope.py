@@ -62,7 +62,9 @@ class WorkScope:
         """For a WHERE over `attempts` or `outcomes`. Years are literals in it, so that other folders are skipped."""
         parts = ["run_id = $run_id"] if self.run_id else []
         if self.years:
-            of_years = " OR ".join(f"year = {year:d}" if year else "year IS NULL" for year in self.years)
+            # beside a year, only works without one: requests that were made for no work are of all years
+            unknown = "year IS NULL" if len(self.years) == 1 else "year IS NULL AND work_id IS NOT NULL"
+            of_years = " OR ".join(f"year = {year:d}" if year else unknown for year in self.years)
             parts.append(f"({of_years})")
         return " AND ".join(parts) or "true"
 

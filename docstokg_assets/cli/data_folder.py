@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from docstokg_assets.cli.exits import fail
-from docstokg_assets.config import ContentDownloadConfig
-from resources.catalog.catalog import Catalog
-from resources.catalog.database import Location
-from resources.catalog.rows import Run
+
+if TYPE_CHECKING:
+    from docstokg_assets.config import ContentDownloadConfig
+    from resources.catalog.catalog import Catalog
+    from resources.catalog.database import Location
+    from resources.catalog.rows import Run
 
 DEMO = Path("data/demo")  # where `make demo` works
 
@@ -26,6 +29,8 @@ def run_and_root(run: str | None, out: Path | None) -> tuple[str | None, Path | 
 @contextmanager
 def open_catalog(config: ContentDownloadConfig) -> Iterator[Catalog]:
     """Open the catalog of a data folder that was used before."""
+    from resources.catalog.catalog import Catalog
+
     require_catalog(config.catalog_location)
     with Catalog.open(config.catalog_location) as catalog:
         yield catalog

@@ -6,7 +6,13 @@ from typing import NoReturn
 
 import typer
 
-DONE, NOT_STARTED, INCOMPLETE, DISK_FULL, INTERRUPTED = 0, 2, 3, 4, 130
+from resources.errors import ExplainedError
+
+DONE, NOT_STARTED, INCOMPLETE, DISK_FULL, NETWORK_DOWN, INTERRUPTED = 0, 2, 3, 4, 5, 130
+
+
+def exit_code_of(error: ExplainedError) -> int:
+    return DISK_FULL if error.out_of_space else NETWORK_DOWN if error.network_down else NOT_STARTED
 
 
 def fail(message: str, code: int = NOT_STARTED) -> NoReturn:

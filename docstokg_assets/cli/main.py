@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from docstokg_assets import __version__
-from docstokg_assets.cli.exits import DISK_FULL, INTERRUPTED, NOT_STARTED, print_error
+from docstokg_assets.cli.exits import INTERRUPTED, exit_code_of, print_error
 from resources.errors import ExplainedError
 
 # command or group of commands → its module, and its line in `content --help`. A new command is added here.
@@ -56,7 +56,7 @@ class _Commands(TyperGroup):
         except ExplainedError as error:
             for line in str(error).splitlines():
                 print_error(line)
-            raise typer.Exit(DISK_FULL if error.out_of_space else NOT_STARTED) from error
+            raise typer.Exit(exit_code_of(error)) from error
 
 
 def build_app() -> typer.Typer:

@@ -7,13 +7,14 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
 
-from docstokg_assets.config import ContentDownloadConfig, load_config
-from resources.layers import SourcedValue
-from resources.settings import Loaded, config_file
+if TYPE_CHECKING:
+    from docstokg_assets.config import ContentDownloadConfig
+    from resources.layers import SourcedValue
+    from resources.settings import Loaded
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="Configuration file (YAML); default: $DTKG_CONFIG.")
@@ -78,6 +79,9 @@ class Load:
 
     def __call__(self, **overrides: Any) -> Loaded[ContentDownloadConfig]:
         """`overrides` replace options by name."""
+        from docstokg_assets.config import load_config
+        from resources.settings import config_file
+
         given = overrides_from(**{**self.given, **overrides})
         return load_config(self.config or config_file(os.environ), os.environ, given)
 
@@ -107,6 +111,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 def overrides_from(**given: Any) -> Mapping[str, Any]:
     """Dotted key → SourcedValue for the options that were given; None, and `no_robots=False`, mean not given."""
+    from resources.layers import SourcedValue
+
     overrides: dict[str, SourcedValue] = {}
     for name, value in given.items():
         key, flag = _SETTINGS[name].key, _SETTINGS[name].flag

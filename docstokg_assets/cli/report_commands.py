@@ -7,7 +7,7 @@ import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -16,10 +16,10 @@ from docstokg_assets.cli.data_folder import open_catalog, require_run, run_and_r
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, RunOption, YearOption, with_settings
 from docstokg_assets.cli.output import MAX_TABLE_ROWS, RowFormat, print_message, print_rows
-from docstokg_assets.lake.views import QueryError, export_new_rows, query_lake
-from docstokg_assets.reporting import report as reports
-from docstokg_assets.reporting.report import Report
 from resources.scope import WorkScope
+
+if TYPE_CHECKING:
+    from docstokg_assets.reporting.report import Report
 
 app = typer.Typer()
 
@@ -33,6 +33,9 @@ def report(
     format: Annotated[Literal["md", "json", "table"], typer.Option(help="Output format.")] = "table",
 ) -> None:
     """Show yield, speed, reasons of failures, waiting works, and where the files are."""
+    from docstokg_assets.lake.views import export_new_rows
+    from docstokg_assets.reporting import report as reports
+
     run_id, out = run_and_root(run, load.given["out"])
     config = load(out=out).value
     with open_catalog(config) as catalog:
@@ -52,6 +55,8 @@ def report(
 
 def print_report(console: Console, built: Report) -> None:
     """Print the tables, and example queries that can be copied."""
+    from docstokg_assets.reporting import report as reports
+
     console.print(reports.to_terminal(built))
     root, program = os.path.relpath(built.data_root), Path(sys.executable).with_name("content")
     command = "content" if shutil.which("content") else os.path.relpath(program)
@@ -75,6 +80,8 @@ def query(
     ] = RowFormat.TABLE,
 ) -> None:
     """Query the Parquet telemetry with DuckDB, read-only."""
+    from docstokg_assets.lake.views import QueryError, query_lake
+
     config = load().value
     try:
         text = Path(sql).read_text(encoding="utf-8") if sql.endswith(".sql") else sql

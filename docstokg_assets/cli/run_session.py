@@ -10,26 +10,29 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from docstokg_assets.cli.exits import DISK_FULL, DONE, INCOMPLETE, INTERRUPTED, NOT_STARTED, fail
-from docstokg_assets.cli.options import Load
 from docstokg_assets.cli.output import print_message, stderr_console
 from docstokg_assets.cli.progress import ConsoleLogHandler, RunDisplay
 from docstokg_assets.cli.signals import INTERRUPTED_MESSAGE, StopSignals
 from docstokg_assets.config import ContentDownloadConfig, require_contact
-from docstokg_assets.engine.progress import PassResult
 from docstokg_assets.reporting import report as reports
 from docstokg_assets.reporting.rendering import format_time, plural
-from docstokg_assets.runs.run import DownloadRun
-from docstokg_assets.runs.services import Services
-from resources.catalog.catalog import Catalog
-from resources.catalog.rows import QueueCounts
 from resources.errors import ExplainedError
+from resources.on_use import arrow_without_pandas
 from resources.scope import WorkScope
 from resources.whole_file import disk_trouble
+
+if TYPE_CHECKING:
+    from docstokg_assets.cli.options import Load
+    from docstokg_assets.engine.progress import PassResult
+    from docstokg_assets.runs.run import DownloadRun
+    from docstokg_assets.runs.services import Services
+    from resources.catalog.catalog import Catalog
+    from resources.catalog.rows import QueueCounts
 
 _SUMMARY = ("How works ended", "Waiting", "Files and folders")  # of the tables in summary.md
 _PHASES = {"drained": "done", "deadline": "out of time", "stopped": "interrupted"}
@@ -75,6 +78,7 @@ class RunSession:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
+        arrow_without_pandas()
         self.console = stderr_console()
         self.signals = StopSignals(self.console)
 

@@ -13,6 +13,7 @@ from docstokg_assets.cli.data_folder import open_catalog, require_catalog, requi
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load, RunOption, YearOption, with_settings
 from docstokg_assets.cli.run_session import disk_errors
+from docstokg_assets.config import resolvers_of
 from docstokg_assets.lake.views import export_new_rows, write_telemetry_duckdb
 from docstokg_assets.lake.writer import SCHEMAS, LakeWriter, rebuild_manifest
 from docstokg_assets.reporting.export import ExportFormat, ExportTable, export_table
@@ -20,7 +21,6 @@ from docstokg_assets.reporting.run_files import rebuild_lines, write_account
 from docstokg_assets.reporting.sinks import FileHeld
 from docstokg_assets.runs.repair import repair_lake
 from docstokg_assets.runs.run import was_cut_off
-from docstokg_assets.runs.services import resolvers_of
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Run
 from resources.scope import WorkScope

@@ -6,18 +6,19 @@ Exit codes: 0 explained; 2 there is no catalog; 3 no work, or more than one, mat
 from __future__ import annotations
 
 import shutil
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from docstokg_assets.cli.data_folder import open_catalog
 from docstokg_assets.cli.exits import INCOMPLETE, fail, print_error
 from docstokg_assets.cli.options import JsonOption, Load, with_settings
-from docstokg_assets.ingest.history import PREFIX, history_of_request
-from docstokg_assets.ingest.service import IngestService
-from docstokg_assets.reporting import explain_work
 from docstokg_assets.reporting.rendering import json_text, printable
-from docstokg_assets.runs import work_history
+
+if TYPE_CHECKING:
+    from docstokg_assets.config import ContentDownloadConfig
+    from docstokg_assets.reporting.explain_work import WorkHistory
+    from resources.catalog.catalog import Catalog
 
 app = typer.Typer()
 _MAX_LISTED = 20
@@ -36,10 +37,13 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Explain what happened to one work: every request, its answer, why it ended so, and what you can do."""
+    from docstokg_assets.reporting import explain_work
+    from docstokg_assets.runs import work_history
+
     loaded = load()
     wanted = explain_work.without_file_name(work)
     with open_catalog(loaded.value) as catalog:
-        if wanted.startswith(PREFIX) and (told := history_of_request(IngestService(catalog, loaded.value), wanted)):
+        if (told := _of_request(catalog, loaded.value, wanted)) is not None:
             return _print(told, as_json)
         try:
             matching = work_history.find_works(catalog, wanted)
@@ -50,7 +54,19 @@ def why(
         _print(work_history.history_of(catalog, loaded, matching[0]), as_json)
 
 
-def _print(history: explain_work.WorkHistory, as_json: bool) -> None:
+def _of_request(catalog: Catalog, config: ContentDownloadConfig, wanted: str) -> WorkHistory | None:
+    """The history of an ingest request, where its id is given."""
+    if not wanted.startswith("ingest-"):
+        return None
+    from docstokg_assets.ingest.history import history_of_request
+    from docstokg_assets.ingest.service import IngestService
+
+    return history_of_request(IngestService(catalog, config), wanted)
+
+
+def _print(history: WorkHistory, as_json: bool) -> None:
+    from docstokg_assets.reporting import explain_work
+
     if as_json:
         typer.echo(json_text(history))
     else:
@@ -60,6 +76,7 @@ def _print(history: explain_work.WorkHistory, as_json: bool) -> None:
 def _fail_too_many(wanted: str) -> NoReturn:
     """Only ids are indexed. The lake finds the others: by columns, and where a year is known in one year."""
     from docstokg_assets.domain.identifiers import parse_identifier
+    from docstokg_assets.runs import work_history
 
     known = parse_identifier(wanted)
     if known is not None and known.kind == "openalex":

@@ -20,7 +20,15 @@ from pydantic import BaseModel, Field, SecretStr, create_model, field_validator,
 from docstokg_assets.config.ingest import IngestSettings
 from docstokg_assets.config.serve import ServeSettings
 from docstokg_assets.engine.settings import DownloadSettings
-from docstokg_assets.resolvers.registry import Resolver, ResolverSettings, default_order, key_variables, load_resolvers
+from docstokg_assets.reporting.settings import CheckSettings
+from docstokg_assets.resolvers.registry import (
+    Resolver,
+    ResolverSettings,
+    build_resolvers,
+    default_order,
+    key_variables,
+    load_resolvers,
+)
 from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.artifacts.settings import ArtifactSettings
 from resources.catalog.settings import StorageSettings
@@ -37,10 +45,10 @@ POLICIES = Path(__file__).parent / "policies"  # rules for a field, as files lik
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TAKEN_FOLDERS = frozenset({"PDF", "HTML", "XML", "cas", "spool", "lake", "reports", "logs", "sandbox", "dagster"})
 ALIASES = {"DOCSTOKG_CONTENT_API_KEY_OPENALEX": "openalex.api_key", **key_variables(load_resolvers())}
-# Not hashed: names of run and policy (the values of the policy are hashed), and paths, so that two machines have the same hash
-# when they work under the same rules.
+# Not hashed: names of run and policy (the values of the policy are hashed), bounds of checks, and paths, so that two machines
+# have the same hash when they work under the same rules.
 NOT_HASHED = (
-    *("policy", "run_id", "data_root", "storage.path", "artifacts", "http.ca_bundle", "http.cache_dir"),
+    *("policy", "run_id", "data_root", "storage.path", "artifacts", "checks", "http.ca_bundle", "http.cache_dir"),
     *(f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region")),
     "ingest.kafka",
     "serve",
@@ -133,6 +141,7 @@ class ContentDownloadConfig(Section):
     storage: StorageSettings = StorageSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    checks: CheckSettings = CheckSettings()
     resolvers: RegisteredResolvers = RegisteredResolvers()
     openalex: OpenAlexSettings = OpenAlexSettings()
     ingest: IngestSettings = IngestSettings()
@@ -217,3 +226,8 @@ def config_hash(config: ContentDownloadConfig) -> str:
         del node[last]
     text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def resolvers_of(config: ContentDownloadConfig) -> tuple[Resolver, ...]:
+    """The enabled resolvers, in the configured order."""
+    return build_resolvers(config.resolvers.order, config.resolvers.by_name())

@@ -1,4 +1,4 @@
-"""The jobs: a whole year, the rest of a year, the due works of all years."""
+"""The jobs: a whole year, the rest of a year, the checks of a year, the due works of all years."""
 
 import dagster as dg
 from pydantic import Field
@@ -20,6 +20,11 @@ continue_year = dg.define_asset_job(
     "continue_year",
     _REST,
     description="The rest of a year: works that waited or are due for a retry, then export and report.",
+)
+check_year = dg.define_asset_job(
+    "check_year",
+    dg.AssetSelection.assets(manifest_parquet, run_metrics).without_checks() | dg.AssetSelection.all_asset_checks(),
+    description="Checks a year again: reads stored files, exports, measures, and evaluates all checks. Sends no request.",
 )
 
 

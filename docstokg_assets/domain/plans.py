@@ -66,6 +66,7 @@ class Candidate:
     captured_from: str | None = None  # the URL that an archive captured
     instead_of: str | None = None  # a URL that redirects to this one, and so need not be tried
     guessed: bool = False  # from a URL pattern, not named by any provider
+    doubted: bool = False  # its page says that it is about another DOI; a PDF is then rejected on any flag
     route: str | None = None  # of an ingest item: how the URL is fetched next (archive, live or save)
     capture: Mapping[str, Any] | None = field(default=None, hash=False)  # rows of the archive's index: cdx, revisit_cdx
 
@@ -100,6 +101,7 @@ class Plan:
     work_id: str
     steps: tuple[PlanStep, ...]
     hash: str
+    complete: bool = True  # no resolver failed while it was made
 
 
 DELETED_PLAN = "deleted"  # instead of the hash, for a work that is not searched for; no plan has this hash

@@ -25,6 +25,8 @@ from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.claims import TICK_S, Claims, UrgentClaims, WorkLeases
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
+from docstokg_assets.engine.entries import RecordedBy, finished_entry, parked_entry
+from docstokg_assets.engine.outage import OutageDetector
 from docstokg_assets.engine.progress import PassResult, Progress, Waiting
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.request_queues import Park, Task, most_open
@@ -69,7 +71,7 @@ class Dispatcher:
     ) -> None:
         owner, settings, clock = pipeline.owner, pipeline.settings, client.clock
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
-        self._owner, self._run_id, self._config_hash = owner, run_id, config_hash
+        self._owner, self._by = owner, RecordedBy(run_id, owner, config_hash)
         self._clock, self._stop, self._on_progress = clock, stop, on_progress
         self._scheduler = Scheduler(client.limiter, clock, workers=workers, park_after_s=settings.park_after_s)
         self._works = scope
@@ -78,6 +80,7 @@ class Dispatcher:
         self._urgent_claims = UrgentClaims(take, scope, clock, workers)
         self._workers, self._most_open = WorkerPool(client, workers, clock), most_open(workers)
         self._driver = TaskDriver(client, policies, self._workers.post)
+        self._network = OutageDetector(client.why_unreachable, clock, self._workers.wake)
         self._result = PassResult()
         self._next_seq = next_seq  # numbers attempts, over all passes
         self._open: Counter[str] = Counter()  # works under way, until their commit returned
@@ -141,15 +144,22 @@ class Dispatcher:
         self, pipeline: ResolverPipeline, policies: Mapping[str, RequestPolicy], *, config_hash: str
     ) -> None:
         """Change the rules for searches that begin from now on, and the limits also for those that wait for their turn."""
-        self._pipeline, self._driver.policies, self._config_hash = pipeline, policies, config_hash
+        self._pipeline, self._driver.policies = pipeline, policies
+        self._by = replace(self._by, config_hash=config_hash)
         self._scheduler.reassign()
 
     def _is_over(self, deadline: float) -> bool:
         if self._recorder.failure is not None:
             raise self._recorder.failure
+        self._network.check()
+        self._finish_released()
         ended = "stopped" if self._stop.is_set() else "deadline" if self._clock.monotonic() >= deadline else None
         self._result.ended = ended or self._result.ended
         return ended is not None
+
+    def _finish_released(self) -> None:
+        for task, outcome in self._network.released():
+            self._finish(task, outcome)
 
     def _wind_down(self) -> None:
         """Give all waiting works back to the catalog; requests in flight get a grace period, then are cut."""
@@ -162,6 +172,7 @@ class Dispatcher:
             self._give_back_waiting()
 
         self._give_back_waiting()
+        self._finish_released()
         self._workers.shut_down(handle_events)
         self._recorder.flush()
         if self._recorder.failure is None:
@@ -261,11 +272,12 @@ class Dispatcher:
             self._park(task, park, at)
 
     def _may_send(self, urgent: bool = False) -> bool:
-        return self._workers.has_room(urgent) and not self._leases.are_in_doubt()
+        return self._workers.has_room(urgent) and not self._leases.are_in_doubt() and not self._network.suspected
 
     def _handle_events(self, timeout: float) -> None:
         for event in self._workers.events(timeout):
             self._result.requests += event.sent
+            self._network.observe(event)
             if event.allowance is not None:
                 self._scheduler.permit_is_free(event.allowance.group)
             if isinstance(event.step, BaseException) and not isinstance(event.step, Interrupted):
@@ -311,7 +323,7 @@ class Dispatcher:
             state = self._pipeline.begin(work, item.progress)
         except Exception:
             fault = internal_error(item.work_id)
-        emit, run_id, owner = self._recorder.record, self._run_id, self._owner
+        emit, run_id, owner = self._recorder.record, self._by.run_id, self._owner
         attempts = AttemptLog(emit, self._clock, run_id, owner, self._next_seq, item.work_id, item.year)
         task = Task(item, work, state, self._pipeline.search(work, state, attempts), attempts)
         task.urgent = self._urgent_claims.is_urgent(item)
@@ -319,6 +331,11 @@ class Dispatcher:
 
     def _finish(self, task: Task, outcome: DownloadOutcome) -> None:
         """Record the outcome, with the time of the next try if there is one; or park the work if a broken host opens soon."""
+        if self._network.concerns(task) and not outcome.ok:
+            self._park(task, Park(0.0, Reason.INTERRUPTED))
+            return
+        if self._network.holds(task, outcome):
+            return
         state, following = task.state, NextTry()
         if not outcome.ok or outcome.reason is Reason.HTML_ONLY:
             now = self._catalog.now()
@@ -330,30 +347,9 @@ class Dispatcher:
             if not outcome.ok:
                 following = self._pipeline.next_try(outcome, state, now, task.item.tries)
         task.add_active_time(self._clock.monotonic())
-        self._recorder.record(
-            Finished(
-                work_id=task.item.work_id,
-                year=task.item.year,
-                title=task.work.title,
-                doi=task.work.doi,
-                outcome=outcome,
-                run_id=self._run_id,
-                config_hash=self._config_hash,
-                owner=self._owner,
-                ttfp_ms=state.active_ms if outcome.ok else None,
-                requests=state.requests,
-                retry_at=following.at,
-                progress=state.to_json() if following.at is not None else None,
-                counts=following.counts,
-                next_group=self._scheduler.group_of(following.host) if following.host is not None else None,
-                plan_hash=state.plan_hash or task.item.plan_hash,
-                claimed_plan_hash=task.item.plan_hash,
-                made=tuple(state.files.made),
-                superseded=state.files.superseded_by(outcome),
-                lost_file=state.replaces is not None,
-                result=self._pipeline.result_of(task.work, outcome, state, following, task.item.tries),
-            )
-        )
+        group = self._scheduler.group_of(following.host) if following.host is not None else None
+        result = self._pipeline.result_of(task.work, outcome, state, following, task.item.tries)
+        self._recorder.record(finished_entry(task, outcome, following, group, self._by, result))
 
     def _park(self, task: Task, park: Park, now: float | None = None) -> None:
         """Give a work back to the catalog with its search state until a time. A subtask parks its work. `now`: the catalog's
@@ -368,25 +364,23 @@ class Dispatcher:
             self._on_subtask_done(task.parent, task, park)
             return
         task.add_active_time(self._clock.monotonic())
-        self._record_parked(task.item, park, now, task.state)
+        # one whose requests failed because the network was gone is given back as it was claimed
+        state = None if self._network.concerns(task) else task.state
+        self._record_parked(task.item, park, now, state, task.state.files.made)
 
-    def _record_parked(self, item: QueueItem, park: Park, now: float | None, state: SearchState | None = None) -> None:
-        """Record that a work is parked. Without `state` its search has not begun, and its progress is as it was claimed."""
+    def _record_parked(
+        self,
+        item: QueueItem,
+        park: Park,
+        now: float | None,
+        state: SearchState | None = None,
+        made: Sequence[str] = (),
+    ) -> None:
+        """Record that a work is parked. Without `state` its progress is as it was claimed."""
         if park.reason is not _TAKEN_OVER.reason:
             self._scheduler.note_parked(item.work_id, park)
-        self._recorder.record(
-            Parked(
-                work_id=item.work_id,
-                progress=state.to_json() if state else item.progress or {},
-                next_group=park.group,
-                not_before=(now or self._catalog.now()) + park.seconds if park.seconds else 0.0,
-                reason=park.reason,
-                owner=self._owner,
-                plan_hash=(state.plan_hash if state else None) or item.plan_hash,
-                claimed_plan_hash=item.plan_hash,
-                made=tuple(state.files.made) if state else (),
-            )
-        )
+        not_before = (now or self._catalog.now()) + park.seconds if park.seconds else 0.0
+        self._recorder.record(parked_entry(item, park, not_before, self._by, state, made))
 
     def _on_recorded(self, entry: Finished | Parked, settled: bool) -> None:
         """Called by the recorder when an entry is durable. Not `settled`: another process has the work, or it is due again at

@@ -303,17 +303,6 @@ def adopted(
     return None
 
 
-def candidate_of(file: DownloadOutcome) -> Candidate:
-    """The candidate that a stored PDF or XML file came from."""
-    assert file.url and file.resolver and file.tier
-    target = Target.XML if file.kind is Kind.XML else Target.PDF
-    return Candidate(file.url, file.resolver, Tier(file.tier), target, version=file.version, license=file.license)
-
-
-def left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
-    return replace(outcome, ok=True, classification=Classification.SKIP)
-
-
 def without_secrets(outcome: DownloadOutcome) -> DownloadOutcome:
     """The outcome with secrets removed from its URLs, as it may be written down."""
     meta = {name: redact_url(value) if isinstance(value, str) else value for name, value in outcome.meta.items()}
@@ -353,3 +342,14 @@ def _outcome(
 ) -> DownloadOutcome:
     fields |= {"url": candidate.url, "resolver": candidate.resolver, "tier": str(candidate.tier)}
     return DownloadOutcome(ok, None, classification, reason, **fields)
+
+
+def candidate_of(file: DownloadOutcome) -> Candidate:
+    """The candidate that a stored PDF or XML file came from."""
+    assert file.url and file.resolver and file.tier
+    target = Target.XML if file.kind is Kind.XML else Target.PDF
+    return Candidate(file.url, file.resolver, Tier(file.tier), target, version=file.version, license=file.license)
+
+
+def left_as_is(outcome: DownloadOutcome) -> DownloadOutcome:
+    return replace(outcome, ok=True, classification=Classification.SKIP)

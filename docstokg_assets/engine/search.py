@@ -29,9 +29,11 @@ from docstokg_assets.engine.download import (
     still_current,
     stream_candidate_payload,
 )
+from docstokg_assets.engine.landing_pages import as_declared, recovered_files, sent_as
 from docstokg_assets.engine.search_state import Failure, NextTry, SearchState, conclude, error_details, next_try
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.landing.extract import Found, extract
+from docstokg_assets.landing.repositories import recover
 from docstokg_assets.landing.walls import recognise_wall, wall_at
 from docstokg_assets.resolvers.api import license_name
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, ResolverResult, make_plan
@@ -234,7 +236,7 @@ class WorkSearch:
         try:
             if candidate.target is Target.LANDING:
                 response = yield self._request(candidate, repeatable=not state.has_given_up_on(candidate.host))
-                self._read_page(candidate, response, response.body)
+                yield from self._read_page(candidate, response, response.body)
                 return None
             if not (yield from self._passes_precheck(candidate)):
                 return None
@@ -316,7 +318,7 @@ class WorkSearch:
         response = yield from self._stream(candidate, repeatable=not once)
         stream = response.payload if isinstance(response.payload, DownloadStreamResult) else None
         if stream is not None and stream.kind is Kind.HTML and not candidate.guessed:
-            self._read_page(candidate, response, stream.page)
+            yield from self._read_page(candidate, response, stream.page)
             return None
         resolver = self.shared.resolvers.get(candidate.resolver)
         refusal = resolver.refuses(candidate, response) if resolver is not None and response.ok else None
@@ -328,7 +330,8 @@ class WorkSearch:
             state.fail(candidate, refusal[0], response, note=refusal[1])
             return None
         validator = self.shared.validator
-        validator = strict(validator) if candidate.guessed and validator is not None else validator
+        doubtful = candidate.guessed or candidate.doubted
+        validator = strict(validator) if doubtful and validator is not None else validator
         outcome = self._finalize(candidate, response, validator=validator, quarantine=self.shared.quarantine)
         if not outcome.ok:
             reason = _wall(response, response.body) or outcome.reason
@@ -356,7 +359,7 @@ class WorkSearch:
 
     # -- an HTML answer -----------------------------------------------------------------------------------------------
 
-    def _read_page(self, candidate: Candidate, response: Response, page: bytes) -> None:
+    def _read_page(self, candidate: Candidate, response: Response, page: bytes) -> Generator[Request, Response, None]:
         """Read an HTML answer: a wall, a page that links to the file, a full text, or a dead end."""
         state, wall = self.state, _wall(response, page)
         if wall is not None or not response.ok:
@@ -366,25 +369,44 @@ class WorkSearch:
         elif candidate.target is Target.PDF and response.content_type == "application/pdf":
             state.fail(candidate, Reason.PDF_CORRUPT, response, kind=Kind.PDF_CORRUPT)
         else:
-            self._follow(candidate, response, page, extract(page, response.headers.get("content-type"), response.url))
+            found = extract(page, response.headers.get("content-type"), response.url, response.headers)
+            yield from self._follow(candidate, response, page, found)
 
-    def _follow(self, candidate: Candidate, response: Response, page: bytes, found: Found) -> None:
+    def _follow(
+        self, candidate: Candidate, response: Response, page: bytes, found: Found
+    ) -> Generator[Request, Response, None]:
         """Add the links of a page; keep the page itself if it is a full text."""
         state = self.state
         if state.html is None and found.is_full_text:
             state.html = self._keep_page(candidate, response, page)
         state.visited.add(url_key(response.url))  # another candidate may name the page that redirects led to
-        if state.add_links(candidate, response.url, found, self.shared.max_depth):
+        described = as_declared(candidate, found, self.work)
+        if state.add_links(described, response.url, found, self.shared.max_depth):
             state.visited.add(candidate.key)
             response.keep()  # a wall, an error or a dead end may be gone the next time
         else:
-            state.fail(candidate, Reason.NO_PDF_LINK, response)
+            yield from self._recover(described, response, page, found)
 
     def _keep_page(self, candidate: Candidate, response: Response, page: bytes) -> DownloadOutcome:
         digests = {name: hashlib.new(name, page, usedforsecurity=False).hexdigest() for name in self.also_hash}
         sha256, mime = hashlib.sha256(page).hexdigest(), response.content_type
         stream = DownloadStreamResult(None, len(page), response.status, mime, Kind.HTML, sha256, digests, page=page)
         return self._finalize(candidate, replace(response, payload=stream))
+
+    def _recover(
+        self, candidate: Candidate, response: Response, page: bytes, found: Found
+    ) -> Generator[Request, Response, None]:
+        """Ask the interface of the repository whose page names no file."""
+        state, recovering = self.state, recover(response.url, page, found)
+        if recovering is None or candidate.hop >= self.shared.max_depth:
+            return state.fail(candidate, Reason.NO_PDF_LINK, response)
+        own = {"max_bytes": self.shared.max_page_bytes, "obey_robots": self._obeys_robots(candidate)}
+        recovery = yield from sent_as(candidate, recovering, **own)
+        for file in recovered_files(candidate, recovery):
+            state.visited.add(candidate.key)
+            state.add(file)
+        if not recovery.files:
+            state.fail(candidate, recovery.reason, response, note=recovery.note)
 
     def _finalize(self, candidate: Candidate, response: Response, **options: Any) -> DownloadOutcome:
         options |= {"files": self.state.files, "owner": self.shared.owner}

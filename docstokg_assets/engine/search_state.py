@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docstokg_assets.domain.plans import Candidate, Plan, Target, Tier, url_key
 from docstokg_assets.engine.custody import WorkFiles
 from docstokg_assets.engine.download import outcome_from_json, without_secrets
-from docstokg_assets.landing.extract import Found
 from resources.http.canonical import host_of
 from resources.http.errors import HttpError
 from resources.http.messages import Response
 from resources.http.redact import carries_credentials, without_credentials
 from resources.records import Classification, DownloadOutcome, Ending, Kind, Reason
+
+if TYPE_CHECKING:
+    from docstokg_assets.landing.extract import Found
 
 # A host that is still broken after its first pause may stay so for long; the work then ends with a retry time.
 MAX_WAITS = 1

@@ -31,12 +31,18 @@ _PATIENCE_S = 10.0  # before a crawling answer is aborted because there are too 
 
 
 class Event(NamedTuple):
-    """What a task needs next, or the error that ends the pass. `allowance`: its permit is free again."""
+    """What a task needs next, or the error that ends the pass. `allowance`: its permit is free again. `send`: the request that
+    was sent; `error`: why it has no whole answer."""
 
     task: Task
     step: Next | BaseException
     allowance: Allowance | None = None
-    sent: bool = False
+    send: Send | None = None
+    error: HttpError | None = None
+
+    @property
+    def sent(self) -> bool:
+        return self.send is not None
 
 
 class WorkerPool:
@@ -131,12 +137,12 @@ class WorkerPool:
             task, send, allowance, waited_ms, granted = job
             step: Next | BaseException
             reply: Reply | HttpError | None
-            sent = False
+            sent, failure = False, None
             try:
                 try:
                     reply = self._client.send(send, allowance, waited_ms, granted)
                 except HttpError as error:
-                    reply = error
+                    reply = failure = error
                 finally:
                     self._client.limiter.leave(allowance)
                 sent = reply is not None  # None: while this request waited, the host was closed or its turn was over
@@ -144,4 +150,4 @@ class WorkerPool:
                 step = self._advance(task, reply)
             except BaseException as error:  # the dispatcher raises it
                 step = error
-            self._inbox.put(Event(task, step, allowance, sent))
+            self._inbox.put(Event(task, step, allowance, send if sent else None, failure))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from docstokg_assets.ingest.records import FileIngestResult
 from docstokg_assets.ingest.service import IngestService
 from docstokg_assets.ingest.statuses import STATUSES
-from docstokg_assets.lake.reader import attempts_of_work
+from docstokg_assets.lake.attempts import attempts_of_work
 from docstokg_assets.reporting.explain_work import WorkHistory, requests_of
 from resources.scope import INGEST_YEAR
 
@@ -21,7 +21,7 @@ def history_of_request(service: IngestService, id: str) -> WorkHistory | None:
     if result is None:
         return None
     item_id = "-".join(id.split("-")[:2])
-    attempts = attempts_of_work(service.catalog, service.config.lake_files(), item_id, INGEST_YEAR)
+    attempts = attempts_of_work(service.catalog, service.config.lake_files, item_id, INGEST_YEAR)
     known = result.request.get("ext_ids") or {}
     return WorkHistory(
         work_id=result.id,

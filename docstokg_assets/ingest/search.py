@@ -195,7 +195,7 @@ class UrlSearch(WorkSearch):
 
     # -- what was fetched ---------------------------------------------------------------------------------------------
 
-    def _read_page(self, candidate: Candidate, response: Response, page: bytes) -> None:
+    def _read_page(self, candidate: Candidate, response: Response, page: bytes) -> Generator[Request, Response, None]:
         """A captured page is read as the page on the web: its links, its host and its walls are those of the original."""
         if candidate.captured_from is not None:
             refusal = self.shared.resolvers["wayback"].refuses(candidate, response)
@@ -203,9 +203,11 @@ class UrlSearch(WorkSearch):
                 self.state.fail(candidate, refusal[0], note=refusal[1], host=ARCHIVE_HOST)
                 return
             response = replace(response, url=candidate.captured_from)
-        WorkSearch._read_page(self, candidate, response, page)
+        yield from WorkSearch._read_page(self, candidate, response, page)
 
-    def _follow(self, candidate: Candidate, response: Response, page: bytes, found: Found) -> None:
+    def _follow(
+        self, candidate: Candidate, response: Response, page: bytes, found: Found
+    ) -> Generator[Request, Response, None]:
         state = self.state
         if response.url != state.hops[-1]:
             state.hops.append(without_credentials(response.url))
@@ -226,6 +228,9 @@ class UrlSearch(WorkSearch):
             link for link in links if link.key not in (candidate.key, Candidate(response.url, "", Tier.WAYBACK).key)
         ]
         detail = "max-depth" if new else "link-loop" if others else None
+        if detail is None and self.wanted is Target.PDF and candidate.captured_from is None:
+            yield from self._recover(candidate, response, page, found)
+            return
         if detail is None and self.wanted is Target.HTML:
             detail = "not-full-text"
         state.fail(candidate, Reason.NO_PDF_LINK, response, detail=detail)

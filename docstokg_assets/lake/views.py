@@ -6,22 +6,26 @@ an empty view with the right columns; a column that old parts lack is NULL.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 
 from docstokg_assets.lake.connection import MEMORY, SPILL, connect_bounded, explain_lake_errors
 from docstokg_assets.lake.writer import SCHEMAS, Exported, LakeWriter, export_manifest
-from resources.catalog.catalog import Catalog
 from resources.errors import ExplainedError
 from resources.lake.files import LakeFiles, LakeFolder, quoted
 from resources.records import Answer
 from resources.tables import OUTCOMES, Into
 from resources.whole_file import whole_file
+
+if TYPE_CHECKING:
+    from resources.catalog.catalog import Catalog
 
 # Which of several rows with one key is shown. `year` among the keys lets a filter on it skip the other folders.
 _LATEST: Mapping[str, str] = {
@@ -72,16 +76,32 @@ def views_file(lake: LakeFiles) -> Path | None:
 def write_telemetry_duckdb(lake: LakeFiles) -> None:
     """Write the views to a file that any DuckDB client can open; does nothing for a bucket.
 
-    The views contain absolute paths, because DuckDB resolves relative ones from the client's working folder. Every export
-    rewrites the file; it must also be rewritten after the data root was moved.
+    The views contain absolute paths, because DuckDB resolves relative ones from the client's working folder. The file is
+    rewritten when its views change: with the first part of a table, and after the data root was moved.
     """
     path = views_file(lake)
     if path is None:
+        return
+    if path.exists() and _has_views_of(path, lake):
         return
     with explain_lake_errors(lake), whole_file(path) as temp:
         temp.unlink()  # DuckDB takes an empty file for a broken database
         with duckdb.connect(str(temp)) as con:
             _with_views(con, lake)
+            con.execute(f"COMMENT ON VIEW artifacts IS {quoted(_hash_of_views(con, lake))}")
+
+
+def _has_views_of(path: Path, lake: LakeFiles) -> bool:
+    try:
+        with duckdb.connect(str(path), read_only=True) as con:
+            found = con.execute("SELECT comment FROM duckdb_views() WHERE view_name = 'artifacts'").fetchone()
+            return found is not None and found[0] == _hash_of_views(con, lake)
+    except duckdb.Error:  # damaged, of another version of DuckDB, or open in a program that writes
+        return False
+
+
+def _hash_of_views(con: duckdb.DuckDBPyConnection, lake: LakeFiles) -> str:
+    return hashlib.sha256("".join(_views(con, lake)).encode()).hexdigest()
 
 
 def export_new_rows(catalog: Catalog, lake: LakeFiles) -> Exported:
@@ -126,11 +146,17 @@ def _with_views(
     con: duckdb.DuckDBPyConnection, lake: LakeFiles, years: Sequence[int] = ()
 ) -> duckdb.DuckDBPyConnection:
     con.execute("SET TimeZone = 'UTC'")
+    for view in _views(con, lake, years):
+        con.execute(view)
+    return con
+
+
+def _views(con: duckdb.DuckDBPyConnection, lake: LakeFiles, years: Sequence[int] = ()) -> Iterator[str]:
+    """The statements that make the views."""
     for table in SCHEMAS:
         rows = every_row(con, lake, table, years)
-        con.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM ({rows}) QUALIFY {_LATEST[table]}")
-    con.execute(_ARTIFACTS)
-    return con
+        yield f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM ({rows}) QUALIFY {_LATEST[table]}"
+    yield _ARTIFACTS
 
 
 def every_row(con: duckdb.DuckDBPyConnection, lake: LakeFiles, table: str, years: Sequence[int] = ()) -> str:

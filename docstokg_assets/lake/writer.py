@@ -8,6 +8,7 @@ the latest row of each key only.
 
 from __future__ import annotations
 
+import bisect
 import logging
 import math
 import time
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -27,10 +28,13 @@ import pyarrow.parquet as pq
 from ulid import ULID
 
 from docstokg_assets.domain.works import LOCATION_FIELDS, WORK_FIELDS, Location, Work
-from resources.catalog.catalog import Catalog
-from resources.catalog.queries import Columns
 from resources.lake.files import LakeError, LakeFiles
+from resources.processes import rare_collections
 from resources.tables import LAKE_TABLES, OUTCOMES, Column, Into, Type
+
+if TYPE_CHECKING:
+    from resources.catalog.catalog import Catalog
+    from resources.catalog.queries import Columns
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +226,7 @@ def _array(column: Column, cells: Sequence[Any]) -> pa.Array:
         case Type.FLAG:
             return pa.array(cells).cast(pa.bool_())
         case Type.TEXTS:
-            cells = [orjson.loads(cell) if isinstance(cell, str) else cell for cell in cells]
+            cells = _parsed(cells) if any(isinstance(cell, str) for cell in cells) else cells
         case Type.JSON:
             cells = [
                 cell if isinstance(cell, str) else orjson.dumps(cell or {}, default=str).decode() for cell in cells
@@ -230,6 +234,12 @@ def _array(column: Column, cells: Sequence[Any]) -> pa.Array:
         case Type.TEXT if column.empty_for_none:
             cells = [cell or None for cell in cells]
     return pa.array(cells, _ARROW_TYPES[column.type])
+
+
+def _parsed(cells: Sequence[Any]) -> list[Any]:
+    """The values of JSON texts, most of which repeat. Other cells stay as they are."""
+    values = {cell: orjson.loads(cell) for cell in {cell for cell in cells if isinstance(cell, str)}}
+    return [values[cell] if isinstance(cell, str) else cell for cell in cells]
 
 
 def _times(cells: Sequence[datetime | float | None]) -> pa.Array:
@@ -262,11 +272,14 @@ def export_manifest(catalog: Catalog, lake: LakeWriter) -> Exported:
         return _export(catalog, lake, *(catalog.export_position(name) for name in _POSITIONS))
 
 
+@rare_collections()
 def _export(
     catalog: Catalog, lake: LakeWriter, after_attempt: int, after_outcome: int, *, anew: bool = False
 ) -> Exported:
     """`anew`: all rows are in these parts, so set the positions even if another process has exported meanwhile."""
-    attempts, outcomes = ExportCursor(after_attempt, "id"), ExportCursor(after_outcome, "revision")
+    last = catalog.last_numbers()
+    attempts = ExportCursor(after_attempt, "id", last.attempt)
+    outcomes = ExportCursor(after_outcome, "revision", last.revision)
     parts = lake.append_columns("attempts", attempts.pages(catalog.attempt_columns_after))
     pages = (_with_meta(page) for page in outcomes.pages(catalog.entry_columns_after))
     parts += lake.append_columns("outcomes", pages)
@@ -283,7 +296,7 @@ def _export(
 
 def _with_meta(page: Columns) -> Columns:
     """The page with the columns that the catalog stores in the outcome's `meta`."""
-    metas = [orjson.loads(meta) for meta in page["meta"]]
+    metas = _parsed(page["meta"])
     return {**page, **{c.name: [meta.get(c.name, _ABSENT.get(c.type)) for meta in metas] for c in _IN_META}}
 
 
@@ -304,13 +317,20 @@ _ABSENT: Mapping[Type, Any] = {Type.TEXTS: []}
 
 
 class ExportCursor:
-    """Reads all rows after a position, page by page; `position` follows the column `key`."""
+    """All rows past a position, page by page; remembers how far it came by the column `key`. Rows past `last` are left for the
+    next export: a row with a lower number may still come between them."""
 
-    def __init__(self, position: int, key: str) -> None:
-        self.position, self.count, self._key = position, 0, key
+    def __init__(self, position: int, key: str, last: int) -> None:
+        self.position, self.count, self._key, self._last = position, 0, key, last
 
     def pages(self, after: Callable[[int, int], Columns]) -> Iterator[Columns]:
         while page := after(self.position, BATCH_ROWS):
-            yield page
             numbers = page[self._key]
-            self.position, self.count = int(numbers[-1]), self.count + len(numbers)
+            known = bisect.bisect_right(numbers, self._last)
+            if known < len(numbers):
+                page = {name: cells[:known] for name, cells in page.items()}
+            if known:
+                yield page
+                self.position, self.count = int(numbers[known - 1]), self.count + known
+            if known < len(numbers):
+                return

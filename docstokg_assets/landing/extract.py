@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from lxml import html
 
 from docstokg_assets.domain.plans import Target
 from docstokg_assets.landing.link_scoring import ENOUGH, closeness, rejection_reason, score_link, unusable_reason
 from docstokg_assets.landing.page import Anchor, Page, read_page, words_of
 from docstokg_assets.landing.platforms import BUTTONS, PLATFORMS
 from docstokg_assets.landing.rules import DECLARED, FRAMES, HTML_RULES, STEPS, XML_RULES, On, Rule
+from docstokg_assets.landing.signposting import TypedLink, first, link_header
 from docstokg_assets.landing.walls import wall_at
 from resources.http.canonical import canonical_url
 
@@ -65,6 +68,9 @@ class Found:
     step: Link | None = None  # the page is only a step on the way to this one
     is_full_text: bool = False  # the page is itself the article
     rejected: tuple[Rejected, ...] = ()
+    license: str | None = None  # what the page or its header declares, as is `cite_as`
+    cite_as: str | None = None  # the URL by which the described work is cited, usually its DOI
+    linkset: str | None = None  # a document with further links
 
     @property
     def next_page(self) -> str | None:
@@ -152,11 +158,13 @@ class _Finds:
         return tuple(links)[:MAX_LINKS]
 
 
-def extract(page: bytes, content_type: str | None, url: str) -> Found:
-    """The links to the full text on the page that was got from `url`."""
-    read = read_page(page, content_type, url)
-    if read is None:
-        return Found()
+def extract(page: bytes, content_type: str | None, url: str, headers: Mapping[str, str] | None = None) -> Found:
+    """The links to the full text on the page that was got from `url`. `headers`: of its response, names in lower case."""
+    read = read_page(page, content_type, url) or Page(url, html.Element("html"), base=url)
+    typed = [TypedLink(*link) for link in read.links]
+    for link in link_header(headers or {}):
+        read.links.append((link.rel, link.type, link.href))
+        typed.append(link)
     finds = _Finds(read)
     for rule in RULES:
         if rule not in BUTTONS or not finds.links[Target.PDF]:
@@ -167,11 +175,15 @@ def extract(page: bytes, content_type: str | None, url: str) -> Found:
         finds.follow_bounce()
     finds.fetch_steps()
     itself = _is_full_text(read)
-    html = finds.best(Target.HTML) or ((Link(url, ITSELF),) if itself else ())
+    page_html = finds.best(Target.HTML) or ((Link(url, ITSELF),) if itself else ())
     known = finds.links[Target.PDF].keys() | finds.links[Target.XML].keys()
     rejected = (one for key, one in finds.rejected.items() if key not in known)
     step = next(iter(finds.best(Target.LANDING)), None)
-    return Found(finds.best(Target.PDF), finds.best(Target.XML), html, step, itself, tuple(rejected)[:20])
+    files = finds.best(Target.PDF), finds.best(Target.XML), page_html
+    license_, cite_as = first(typed, "license"), first(typed, "cite-as")
+    linkset = first(typed, "linkset", "application/linkset+json")
+    linkset = read.absolute(linkset) if linkset else None
+    return Found(*files, step, itself, tuple(rejected)[:20], license_, cite_as, linkset)
 
 
 def _is_full_text(page: Page) -> bool:

@@ -159,6 +159,11 @@ def unusable_reason(link: str) -> str | None:
     return "no-file" if host_of(link) in _NO_FILES or (parts.path in ("", "/") and not parts.query) else None
 
 
+def names_other_document(file: str) -> bool:
+    """Whether a file name is that of a supplement, a licence, a cover or another document than the article."""
+    return any(row.file.search(file) for row in NOT_THE_ARTICLE)
+
+
 def rejection_reason(page: Page, anchor: Anchor | None, link: str) -> str | None:
     """Why a link is not the article, or None when nothing speaks against it."""
     for kind, names in identities(link).items():

@@ -216,6 +216,7 @@ DECLARED: tuple[Rule, ...] = (
     *(declared(name, PDF, "pdf", r"\.pdf$") for name in ("prism.url", "contenturl")),
     link("link-alternate", "alternate application/pdf", "1.pdf"),
     link("link-item", "item application/pdf", "/files/1"),
+    link("link-item-file", "item ", "/files/1.pdf", r"\.pdf$"),
     link("link-pdf", "fulltext application/pdf", "1.pdf"),
     script("json-ld", '{"@type":"Article","encoding":{"encodingFormat":"application/pdf","contentUrl":"/a/1/pdf"}}',
            "/a/1/pdf", _json_ld_files, name="application/ld+json", certain=True),
@@ -247,6 +248,8 @@ FRAMES: tuple[Rule, ...] = (
 XML_RULES: tuple[Rule, ...] = (
     declared("citation_xml_url", XML, "xml"),
     declared("fulltext_xml", XML, "xml"),
+    link("link-item-xml", "item application/xml", "/files/1.xml", target=XML),
+    link("link-item-jats", "item application/jats+xml", "/files/1", target=XML),
     link("link-alternate-xml", "alternate application/xml", "1.xml", _NO_FEED, XML),
     link("link-alternate-text-xml", "alternate text/xml", "1.xml", _NO_FEED, XML),
     anchor("scielo-xml", "/scieloOrg/php/articleXML.php?pid=S1&lang=en", "articlexml", target=XML),

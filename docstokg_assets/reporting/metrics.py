@@ -177,7 +177,7 @@ def format_value(value: float | None, unit: str) -> str:
 
 def metric_rows(slis: Slis, computed_at: datetime) -> list[dict[str, Any]]:
     """Rows of the lake's table `metrics`: one for each indicator, with its verdict where there is an objective."""
-    (year,) = slis.scope.years or (None,)
+    year = next(iter(slis.scope.years), None)
     same = {"year": year, "scope": str(slis.scope), "target": None, "ok": None, "computed_at": computed_at}
     judged = {verdict.name: {"target": verdict.target, "ok": verdict.ok} for verdict in evaluate(slis)}
     return [{**same, "name": name, "value": value, **judged.get(name, {})} for name, value in slis.values().items()]

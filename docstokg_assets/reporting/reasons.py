@@ -37,6 +37,18 @@ _REASONS: Mapping[Reason, tuple[str, str]] = {  # meaning, remedy
     Reason.POLICY_SIZE: ("The stated file size exceeds the size limit.", "Raise the size limit of `download`."),
     Reason.POLICY_VERSION: ("The version of the copy is not allowed.", "Add the version to `download.versions`."),
     Reason.POLICY_LICENSE: ("The licence of the copy is not allowed.", "Add the licence to `download.licenses`."),
+    Reason.NOT_ENTITLED: (
+        "The file exists, but access is restricted: the key, token or address has no right to it.",
+        "Check your subscription and the key's entitlements, or ask the repository or author for a copy.",
+    ),
+    Reason.EMBARGOED: (
+        "The file is under embargo; the note on the row has the date, if one is stated.",
+        "Launch the work again with `force` after that date.",
+    ),
+    Reason.TDM_RESERVED: (
+        "The rightholder reserved text and data mining; nothing was kept.",
+        "Ask the rightholder for a licence.",
+    ),
     Reason.BUDGET_SPENT: (
         "The daily budget of a paid resolver is spent.",
         f"{NO_ACTION}: retried after midnight UTC. Or raise its `budget_usd_per_day`.",

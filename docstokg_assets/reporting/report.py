@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rich import box
@@ -38,11 +39,13 @@ from docstokg_assets.reporting.rendering import (
     printable,
     rich_table,
 )
-from resources.catalog.catalog import Catalog
 from resources.catalog.rows import Entry, ParkedGroup, QueueCounts
-from resources.lake.files import LakeFiles
 from resources.records import Ending, Reason
-from resources.scope import WorkScope
+
+if TYPE_CHECKING:
+    from resources.catalog.catalog import Catalog
+    from resources.lake.files import LakeFiles
+    from resources.scope import WorkScope
 
 TITLE = "Content download report"
 TOP_HOSTS = 12

@@ -11,6 +11,8 @@ import hashlib
 import importlib
 import logging
 import pkgutil
+import secrets
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -272,6 +274,7 @@ def make_plan(work: Work, resolvers: Iterable[Resolver]) -> Plan:
     if work.deleted:
         return Plan(work.work_id, (), DELETED_PLAN)
     steps: list[PlanStep] = []
+    complete = True
     for resolver in resolvers:
         try:
             if resolver.applies(work):
@@ -280,6 +283,7 @@ def make_plan(work: Work, resolvers: Iterable[Resolver]) -> Plan:
                     steps.append(_deferred_step(resolver.ask_tier(work), resolver.name, resolver.rank, host))
                 steps += own
         except Exception:  # it costs neither the work nor the other resolvers
+            complete = False
             log.exception("the resolver %s failed at %s; it is left out of its plan", resolver.name, work.work_id)
     steps.sort(key=_place)
     unique: dict[str, PlanStep] = {}
@@ -287,7 +291,22 @@ def make_plan(work: Work, resolvers: Iterable[Resolver]) -> Plan:
         unique.setdefault(step.candidate.key if step.candidate else f"deferred {step.resolver}", step)
     rows = [(step.tier.value, step.resolver, key if step.candidate else None) for key, step in unique.items()]
     digest = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
-    return Plan(work.work_id, tuple(unique.values()), digest)
+    return Plan(work.work_id, tuple(unique.values()), digest, complete)
+
+
+def rules_hash(resolvers: Iterable[Resolver]) -> str:
+    """Changes when the same works could get other plans: with the resolvers, their settings or their code."""
+    digest, modules = hashlib.sha256(), {"docstokg_assets.domain.works", "resources.http.canonical"}
+    for resolver in resolvers:
+        digest.update(f"{resolver.name} {resolver.rank} {resolver.settings.model_dump_json()}\n".encode())
+        modules |= {each.__module__ for each in type(resolver).__mro__ if each is not object}
+    for kit in ("domain.identifiers", "domain.plans", "resolvers.routes"):
+        modules.add(f"docstokg_assets.{kit}")
+    for name in sorted(modules):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        code = Path(file).read_bytes() if file and Path(file).is_file() else secrets.token_bytes()
+        digest.update(hashlib.sha256(code).digest())
+    return digest.hexdigest()[:16]
 
 
 def _place(step: PlanStep) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from functools import cache
@@ -13,6 +13,7 @@ import orjson
 
 from docstokg_assets.domain.plans import DELETED_PLAN, Plan, Target, plan_columns
 from docstokg_assets.domain.works import Work
+from docstokg_assets.lake.reader import WorksToPlan
 from docstokg_assets.lake.writer import LakeWriter, work_columns
 from docstokg_assets.resolvers.registry import Resolver, make_plan
 from docstokg_assets.sources.listing import in_batches
@@ -57,10 +58,12 @@ def plan_works(
     lake: LakeWriter | None,
     planned_at: datetime,
     run_id: str | None = None,
+    marks: MutableMapping[str, str] | None = None,
 ) -> Planned:
     """Make a plan for each work, store new and changed plans in the lake, and put the works into the queue.
 
     With `run_id` they become the works of that run. A work that OpenAlex has deleted stays deleted, whichever source lists it.
+    `marks`: what the plans are made from, by work (see `WorksToPlan`).
     """
     known = tuple(resolvers)
     planned = Planned()
@@ -72,7 +75,7 @@ def plan_works(
             new = [(work, plan) for work, plan in page if before.get(work.work_id) != plan.hash]
             for name, cells in plan_columns(new, planned_at).items() if lake is not None else ():
                 columns[name] += cells
-            items += [_new_item(work, plan, group_of) for work, plan in page]
+            items += [_new_item(work, plan, group_of, marks or {}) for work, plan in page]
             planned += _count([plan for _, plan in page])
         if lake is not None and columns["year"]:
             lake.append_columns("plans", [columns])
@@ -80,15 +83,35 @@ def plan_works(
     return planned
 
 
+def plan_year(
+    to_plan: WorksToPlan,
+    works: Iterable[Work],
+    resolvers: Iterable[Resolver],
+    limits: RateLimitSettings,
+    catalog: Catalog,
+    lake: LakeWriter,
+    planned_at: datetime,
+) -> Planned:
+    """Plan the works that `to_plan` returned (`works`), and count the unchanged ones, as if all had been planned."""
+    planned = plan_works(works, resolvers, limits, catalog, lake, planned_at, marks=to_plan.marks)
+    same = to_plan.unchanged
+    return planned + Planned(same, to_plan.steps, to_plan.deferred, to_plan.without_candidate, unchanged=same)
+
+
 def _plan(work: Work, resolvers: Sequence[Resolver], before: Mapping[str, str]) -> Plan:
     gone = before.get(work.work_id) == DELETED_PLAN
     return Plan(work.work_id, (), DELETED_PLAN) if gone else make_plan(work, resolvers)
 
 
-def _new_item(work: Work, plan: Plan, group_of: Callable[[str, Role], str]) -> NewItem:
+def _new_item(work: Work, plan: Plan, group_of: Callable[[str, Role], str], marks: MutableMapping[str, str]) -> NewItem:
     priority = work.year or 0  # recent years first
     record = orjson.dumps(work.to_json()).decode()
-    return NewItem(work.work_id, work.year, priority, record, plan.hash, _first_group(group_of, plan))
+    mark = marks.pop(work.work_id, None)
+    if mark is not None and plan.complete and plan.hash != DELETED_PLAN:
+        mark = f"{mark}:{len(plan.steps)}:{sum(step.deferred for step in plan.steps)}"
+    else:
+        mark = None
+    return NewItem(work.work_id, work.year, priority, record, plan.hash, _first_group(group_of, plan), mark)
 
 
 def _count(plans: Sequence[Plan]) -> Planned:

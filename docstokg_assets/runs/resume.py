@@ -19,6 +19,7 @@ from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.search_state import KEPT
 from resources.artifacts.store import QUARANTINE, ArtifactStore, NameTaken, Unreadable
 from resources.catalog.catalog import Catalog
+from resources.catalog.checked import FileCheck, Found
 from resources.catalog.rows import Entry
 from resources.http.canonical import canonical_url
 from resources.http.redact import carries_credentials
@@ -121,7 +122,7 @@ def verify(
         return _Checked(path, sha256, found, found_size or size)
 
     def checked_files(end: Entry) -> list[_Checked]:
-        return [checked_file(path, sha256, end.bytes or 0) for path, sha256 in _files_of(catalog, end).items()]
+        return [checked_file(path, sha256, end.bytes or 0) for path, sha256 in files_of(catalog, end).items()]
 
     with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
         while not stop.is_set() and (page := list(itertools.islice(stored, _AT_ONCE))):
@@ -129,6 +130,7 @@ def verify(
             differ = {
                 end.work_id: (end, bad) for end, files in seen if (bad := [f for f in files if f.found != f.sha256])
             }
+            catalog.record_file_checks(_as_check(end, files) for end, files in seen)
             for work_id in sorted(catalog.done_among(differ)):  # the other works are being downloaded now
                 end, bad = differ[work_id]
                 if room is None:
@@ -164,6 +166,14 @@ class _Checked:
     bytes: int
 
 
+def _as_check(end: Entry, files: Sequence[_Checked]) -> FileCheck:
+    """What the catalog remembers of the check: the first file that is not sound gives the result."""
+    bad = next((file for file in files if file.found != file.sha256), None)
+    states = {None: Found.MISSING, "unreadable": Found.UNREADABLE}
+    found = Found.SOUND if bad is None else states.get(bad.found, Found.DAMAGED)
+    return FileCheck(end.work_id, str(end.path), str(end.sha256), found, bad.path if bad else None)
+
+
 def _free_name(store: ArtifactStore, file: _Checked) -> str:
     """Where a damaged file is put aside. A missing one may be there already, put aside by a process that was killed then."""
     numbered = (f"{QUARANTINE}/{file.path}.{number}" for number in itertools.count(2))
@@ -173,10 +183,10 @@ def _free_name(store: ArtifactStore, file: _Checked) -> str:
 
 def _files_in_progress(catalog: Catalog, end: Entry) -> dict[str, Any]:
     """What a new search must know of the files that a work has."""
-    return {"stored": _files_of(catalog, end), "main": end.path} if end.path and end.sha256 else {}
+    return {"stored": files_of(catalog, end), "main": end.path} if end.path and end.sha256 else {}
 
 
-def _files_of(catalog: Catalog, end: Entry) -> dict[str, str]:
+def files_of(catalog: Catalog, end: Entry) -> dict[str, str]:
     """Path and hash of all stored files of a work: its full text and its pages."""
     files = {str(end.path): str(end.sha256)}
     if set(end.html_paths) - files.keys():

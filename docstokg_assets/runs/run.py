@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from ulid import ULID
 
-from docstokg_assets.config import ContentDownloadConfig, config_hash
+from docstokg_assets.config import ContentDownloadConfig, config_hash, resolvers_of
 from docstokg_assets.domain.pdf_match import Verdict, validate_pdf
 from docstokg_assets.domain.works import Work
 from docstokg_assets.engine.dispatcher import Dispatcher
@@ -29,7 +29,7 @@ from docstokg_assets.resolvers.landing import LandingSettings
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, key_of
 from docstokg_assets.runs.orphans import delete_files, stale_parts
 from docstokg_assets.runs.planning import Planned, plan_works, store_works
-from docstokg_assets.runs.services import Services, open_services, resolvers_of
+from docstokg_assets.runs.services import Services, open_services
 from docstokg_assets.sources.listing import Collected, Source, in_batches, list_works
 from resources.catalog.catalog import Catalog
 from resources.catalog.errors import CatalogError

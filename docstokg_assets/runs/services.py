@@ -15,7 +15,6 @@ from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.lake.views import export_new_rows
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.reporting.sinks import SinkSet
-from docstokg_assets.resolvers.registry import Resolver, build_resolvers
 from docstokg_assets.sources.listing import BlockingDriver
 from resources.artifacts.store import ArtifactStore
 from resources.catalog.catalog import Catalog
@@ -85,8 +84,3 @@ def recorded_driver(services: Services, run_id: str, kind: str, scope: Mapping[s
     services.catalog.start_run(run_id, kind, config_hash(services.config), scope)
     with Recorder(services.catalog, SinkSet([])) as recorder:
         yield services.driver(recorder.record, run_id)
-
-
-def resolvers_of(config: ContentDownloadConfig) -> tuple[Resolver, ...]:
-    """The enabled resolvers, in the configured order."""
-    return build_resolvers(config.resolvers.order, config.resolvers.by_name())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.config import ContentDownloadConfig, resolvers_of
 from docstokg_assets.config.explain import explain_resolvers
 from docstokg_assets.domain.works import Work
-from docstokg_assets.lake.reader import attempts_of_work
+from docstokg_assets.lake.attempts import attempts_of_work
 from docstokg_assets.reporting import explain_work
 from docstokg_assets.reporting.explain_work import WorkHistory
-from docstokg_assets.runs.services import resolvers_of
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import QueueItem
 from resources.settings import Loaded
@@ -39,7 +38,7 @@ def history_of(catalog: Catalog, loaded: Loaded[ContentDownloadConfig], queued: 
     return explain_work.explain(
         queued,
         entry,
-        attempts_of_work(catalog, loaded.value.lake_files(), queued.work_id, queued.year),
+        attempts_of_work(catalog, loaded.value.lake_files, queued.work_id, queued.year),
         resolvers_of(loaded.value),
         off,
         catalog.now(),

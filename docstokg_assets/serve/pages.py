@@ -164,7 +164,15 @@ def _as_html(watched: Watched, sent: int) -> list[tuple[str, str]]:
 def _card(watched: Watched) -> dict[str, Any]:
     result = watched.result
     rule = STATUSES.get(result.status)
-    return {"result": result, "name": _name(result), "tries": watched.requests, "meaning": rule.meaning if rule else ""}
+    meaning = rule.meaning if rule else ""
+    detail = (result.error_message or "").removeprefix(meaning.rstrip(".")).lstrip(".; ")  # the page says that already
+    return {
+        "result": result,
+        "name": _name(result),
+        "tries": watched.requests,
+        "meaning": meaning,
+        "detail": detail,
+    }
 
 
 def _name(result: FileIngestResult) -> str:

@@ -26,6 +26,7 @@ from docstokg_assets.sources.settings import OpenAlexSettings
 from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog import rows as catalog_rows
 from resources.catalog.catalog import Catalog
+from resources.catalog.checked import Listing
 from resources.folders import FolderError, ReadFolder, read_lines
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
@@ -119,6 +120,7 @@ class Collected:
     pages: int = 0
     cursor: str | None = None
     through: dt.date | None = None
+    works_through: int = 0  # works up to `through`
     set_aside: list[SetAside] = field(default_factory=list)
     error: SourceError | HttpError | None = None
 
@@ -215,7 +217,7 @@ def _works_of_query(
             yield from page.works
             collected.cursor = page.next_cursor
         if dates is not None:
-            collected.through = dates.last
+            collected.through, collected.works_through = dates.last, collected.works
 
 
 def works_of_snapshot(
@@ -233,7 +235,7 @@ def works_of_snapshot(
             except SourceError as error:
                 broken = broken or error
         if broken is None:
-            collected.through = day
+            collected.through, collected.works_through = day, collected.works
     if broken is not None:
         raise broken
 
@@ -285,6 +287,32 @@ class YearPosition:
         self.save(collected)
         if self._kept and collected.error is None and not self._permanent:
             self._catalog.set_export_position(self._name, 0)
+
+
+class ListingRecord:
+    """Records in the catalog what a listing of a year brings. A continued one counts the works of the part before it."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: OpenAlexSettings,
+        run_id: str,
+        year: int,
+        changed: ChangedSince | None,
+        *,
+        continued: bool,
+    ) -> None:
+        most = "" if settings.max_works is None else f" (at most {settings.max_works} works)"
+        since = None if changed is None else f"{changed.way} {changed.since}"
+        selected = f"{settings.with_types(settings.filter)}{most}"
+        self._catalog = catalog
+        self._row = Listing(run_id, year, settings.description, selected, since, 0, complete=False)
+        before = (each for each in catalog.listings_of(year) if each[2:5] == self._row[2:5])
+        self._works_before = next((each.works for each in before), 0) if continued else 0
+
+    def save(self, works: int, *, complete: bool = False) -> None:
+        """Save the number of works so far: of an incomplete listing those up to where it can be continued."""
+        self._catalog.save_listing(self._row._replace(works=self._works_before + works, complete=complete))
 
 
 def continue_query(catalog: Catalog, scope: Mapping[str, str]) -> tuple[str | None, Collected]:

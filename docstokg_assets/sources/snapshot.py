@@ -10,7 +10,7 @@ import datetime as dt
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -38,6 +38,10 @@ _DELETED_TYPES = dict.fromkeys(("work_id", "deleted_date"), pa.string())
 _DELETED_COLUMNS = pa_csv.ConvertOptions(
     include_columns=list(_DELETED_TYPES), column_types=_DELETED_TYPES, strings_can_be_null=False
 )
+_LOCATIONS = frozenset({"best_oa_location", "primary_location", "locations"})
+_OF_LOCATION = frozenset(
+    {"id", "is_oa", "landing_page_url", "pdf_url", "version", "license", "source.display_name", "source.type"}
+)
 _PREFIX = "https://openalex.org/Ww"  # the letters before the number of an id
 
 
@@ -48,6 +52,18 @@ class Part:
     name: str  # below the folder
     updated: dt.date
     records: int
+
+
+def _wanted(schema: pq.ParquetSchema, filtered: Set[str]) -> list[str]:
+    """The columns to read: of locations only what a work keeps, because most of their columns are about sources and licences.
+    `filtered`: root fields that a filter looks at, which are read as a whole."""
+    found, roots = [], {*SELECT.split(","), *filtered}
+    for path in (schema.column(place).path for place in range(len(schema))):
+        root, _, rest = path.partition(".")
+        within = rest.removeprefix("list.").removeprefix("element.").removeprefix("item.").removeprefix("array.")
+        if root in roots and (root in filtered or root not in _LOCATIONS or within in _OF_LOCATION):
+            found.append(path)
+    return found
 
 
 class Snapshot:
@@ -107,11 +123,13 @@ class Snapshot:
     def _parquet(self, name: str, year: int | None, keep: LocalFilter) -> Iterator[tuple[int, Any]]:
         with self._folder.random_access(name) as opened:
             file = pq.ParquetFile(opened)
-            wanted = [f for f in {*SELECT.split(","), *keep.fields} if f in file.schema_arrow.names]
             number = 0
-            for batch in file.iter_batches(_ROWS, columns=wanted):
-                years = batch.column("publication_year").to_pylist() if "publication_year" in wanted else []
-                rows = batch if year is None else batch.filter(pa.array([y in (year, None) for y in years], pa.bool_()))
+            for batch in file.iter_batches(_ROWS, columns=_wanted(file.schema, keep.fields)):
+                rows = batch
+                if year is not None:
+                    known = "publication_year" in batch.schema.names
+                    years = batch.column("publication_year").to_pylist() if known else []
+                    rows = batch.filter(pa.array([y in (year, None) for y in years], pa.bool_()))
                 for record in rows.to_pylist():
                     number += 1
                     yield number, record

@@ -11,7 +11,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from docstokg_assets.config import ContentDownloadConfig
+from docstokg_assets.config import ContentDownloadConfig, resolvers_of
 from docstokg_assets.defs.steps import translate_step_errors
 from docstokg_assets.domain.plans import plan_columns
 from docstokg_assets.domain.works import Location, Work
@@ -22,7 +22,6 @@ from docstokg_assets.reporting.run_files import MANIFEST
 from docstokg_assets.reporting.sinks import JsonlSink
 from docstokg_assets.resolvers.registry import make_plan
 from docstokg_assets.runs.repair import repair_lake
-from docstokg_assets.runs.services import resolvers_of
 from docstokg_assets_tests.support.telemetry import START
 from resources.catalog.catalog import Catalog
 from resources.catalog.rows import NewItem

@@ -9,12 +9,11 @@ import pytest
 from pydantic import SecretStr
 
 from docstokg_assets.cli import main as program
-from docstokg_assets.config import ContentDownloadConfig, load_config
+from docstokg_assets.config import ContentDownloadConfig, load_config, resolvers_of
 from docstokg_assets.config.explain import explain_resolvers
 from docstokg_assets.config.models import resolvers_model
 from docstokg_assets.domain.plans import Tier
 from docstokg_assets.resolvers.registry import KeyedSettings, Resolver, key_variables, load_resolvers
-from docstokg_assets.runs.services import resolvers_of
 from resources.settings import SettingsError
 
 KEYED = ("semantic_scholar", "core", "openaire", "base")

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from docstokg_assets.definitions import defs
 from docstokg_assets.defs import checks
@@ -24,6 +25,7 @@ from docstokg_assets.defs.sensors import works_due
 from docstokg_assets.lake.reader import works_of_year
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.sandbox import Sandbox
+from docstokg_assets_tests.support.servers import free_port
 from resources.artifacts.file_system import FileSystemStore
 from resources.catalog.catalog import Catalog
 from resources.dagster_resources import (
@@ -43,6 +45,9 @@ CHECKS = [
     checks.manifest_agrees,
     checks.schema_is_stable,
     checks.objectives,
+    checks.coverage,
+    checks.connectivity,
+    checks.listing_size,
 ]
 
 
@@ -185,6 +190,7 @@ def test_objectives_are_checks_and_a_missed_one_only_warns(runs: TwoRuns) -> Non
     found = checks_of(runs.first)
     assert set(found) == {
         "no_corruption", "files_are_there", "manifest_agrees", "schema_is_stable",
+        "coverage", "connectivity", "listing_size",
         "yield", "ttfp_p50_s", "ttfp_p95_s", "cache_hit_ratio", "ratio_429",
     }  # fmt: skip
     measured = metadata_of(runs.first, "run_metrics")["yield"]
@@ -351,6 +357,26 @@ def test_what_is_wrong_with_the_configuration_is_told_in_one_sentence(
 ) -> None:
     result = materialize(write_config(tmp_path, **sections), [CHAIN[0]])
     assert not result.success and remedy in failure_of(result, "openalex_works")
+
+
+@pytest.mark.requirement("DL-4", "ORC-2")
+def test_fault_60_a_proxy_that_is_gone_fails_the_step_and_launching_again_completes_the_year(
+    tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    config_file = write_config(tmp_path)
+    assert materialize(config_file, CHAIN[:2]).success
+    good = config_file.read_text()
+    sections = yaml.safe_load(good)
+    sections["http"]["proxy"] = f"http://127.0.0.1:{free_port()}"
+    config_file.write_text(yaml.safe_dump(sections))
+    broken = materialize(config_file, CHAIN[2:3])
+    assert "cannot be reached" in failure_of(broken, "downloaded_artifacts")
+    with Catalog.open(tmp_path / "data" / "catalog.sqlite3") as catalog:
+        counts = catalog.queue_counts(YEAR)
+        assert counts.queued_due == counts.total - counts.done > 20
+        assert {row.reason for row in catalog.outcome_counts(YEAR)} <= {Reason.NO_CANDIDATE}  # nobody was asked for it
+    config_file.write_text(good)
+    assert materialize(config_file, CHAIN[2:]).success
 
 
 @pytest.mark.requirement("DL-4", "ORC-2")

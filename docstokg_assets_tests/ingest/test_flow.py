@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -126,7 +127,9 @@ def test_the_way_of_elsevier_fits(box: Sandbox, config_for: ConfigFor) -> None:
         {
             "url": hub,
             "body": page(
-                head=f'<meta http-equiv="refresh" content="2;url=/retrieve/articleSelectSinglePerm?Redirect={article}"><input type="hidden" name="redirectURL" value="{article.replace(":", "%3A").replace("/", "%2F")}" id="redirectURL">'
+                f'<input type="hidden" name="redirectURL" id="redirectURL" value="{quote(article, safe="")}">',
+                '<meta http-equiv="refresh" content="2;url=/retrieve/articleSelectSinglePerm?Redirect='
+                f'{quote(article, safe="")}">',
             ),
         },
         {"url": article, "body": linking(bounce)},

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from docstokg_assets.lake import reader
+from docstokg_assets.lake import attempts as lake_attempts
 from docstokg_assets.lake import writer as lake_module
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
@@ -155,5 +155,5 @@ def test_the_attempts_of_a_work_come_from_the_lake_when_its_year_has_many(
     filled.commit(Batch(attempts=[make_attempt(seq=5_002, work_id="W77", year=2024)]))
     wanted = filled.attempts_of("W77", 2024)
     assert [attempt.seq for attempt in wanted] == [5_000, 5_001, 5_002]
-    monkeypatch.setattr(reader, "_MANY_ATTEMPTS", 3)
-    assert reader.attempts_of_work(filled, folder, "W77", 2024) == wanted
+    monkeypatch.setattr(lake_attempts, "_MANY_ATTEMPTS", 3)
+    assert lake_attempts.attempts_of_work(filled, lambda: folder, "W77", 2024) == wanted

@@ -36,9 +36,11 @@ def test_the_page_that_is_kept_beside_a_pdf_is_checked_too(tmp_path: Path) -> No
         catalog.commit(Batch(finished=[Finished("W1", 2024, None, None, pdf, "run", "hash", "me")]))
         whole = verify(catalog, store, WorkScope(), 2, threading.Event(), lambda checked: None, 10**6)
         assert (whole.checked, whole.lost, catalog.queue_counts().done) == (2, [], 1)
+        assert catalog.audit_state(2024)[2:4] == (1, 0), "read, and not bad: the audit need not read it soon"
         (tmp_path / "store" / "HTML" / "1.html").write_bytes(b"<HTML>")
         found = verify(catalog, store, WorkScope(), 2, threading.Event(), lambda checked: None, 10**6)
         assert (found.checked, found.damaged) == (2, ["W1"])
+        assert [path for _, path in catalog.remembered_bad(2024)] == ["HTML/1.html"]
         (again,) = catalog.claim("me", 1, 60).items
     assert again.progress is not None and again.progress["replaces"]["path"] == "HTML/1.html"
     assert not store.exists("HTML/1.html") and store.exists("PDF/1.pdf")

@@ -177,9 +177,10 @@ def _attempts_are_complete(result: Audit, database: Database) -> None:
         "SELECT work_id, sha256, path, meta, kind, url FROM catalog_entries WHERE path IS NOT NULL ORDER BY work_id"
     )
     for work, sha256, path, meta, kind, url in database.rows(stored):
-        if (work, url if kind == "html" else sha256) in fetched:
+        known = json.loads(meta or "{}")
+        if (work, known.get("final_url", url) if kind == "html" else sha256) in fetched:  # the page behind redirects
             continue
-        if json.loads(meta or "{}").get("adopted"):  # its process was killed before it could record anything
+        if known.get("adopted"):  # its process was killed before it could record anything
             result.set_apart("stored by a killed process, recorded by another without its attempt", f"{work}: {path}")
         else:
             result.find("every stored file has its attempt", f"{work}: {path}, {sha256[:16]}")

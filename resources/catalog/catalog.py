@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Update, bindparam, insert, select, update
 from sqlalchemy import func as sql
 
 from resources.catalog import rows
+from resources.catalog.checked import Checked
 from resources.catalog.database import (
     insert_missing,
     now_of,
@@ -28,10 +29,11 @@ from resources.catalog.exports import Exports, write_slice
 from resources.catalog.hosts import Hosts
 from resources.catalog.ingest import SAVE_RESULTS, Ingest, ingest_result_row
 from resources.catalog.names import Names
+from resources.catalog.numbers import begin_numbering, take_revisions
 from resources.catalog.queries import Queries
 from resources.catalog.queue import Queue
 from resources.catalog.rows import Batch, Committed, Entry, Finished, Parked, Run, SetAside, to_json
-from resources.catalog.schema import artifacts, attempts, catalog_entries, meta, queue, runs, set_aside
+from resources.catalog.schema import artifacts, attempts, catalog_entries, queue, runs, set_aside
 from resources.catalog.spending import Spending
 from resources.records import Reason
 
@@ -65,7 +67,7 @@ _SETTLE = (
 )
 
 
-class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Queries):
+class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Checked, Queries):
     @retry_lost_transactions
     def commit(self, batch: Batch) -> Committed:
         """Make a batch durable, all or nothing, and return what was recorded.
@@ -74,9 +76,7 @@ class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Queries):
         already there, by its key, is left as it is.
         """
         with self._write() as connection:
-            # Taking the numbers first also serializes commits on any database, so that a reader that follows by number
-            # never misses a row that is committed late.
-            revision = _take_revisions(connection, len(batch.finished))
+            begin_numbering(connection)
             now = now_of(connection)
             plans = _plans_of_held(connection, [*batch.finished, *batch.parked])
             finished = [
@@ -89,7 +89,8 @@ class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Queries):
             _save_ingest_results(connection, [item for item in finished if item.result is not None], now)
             changed = [item for item in finished if not item.outcome.leaves_as_is and item.work_id not in kept]
             changed = [item for item in changed if item.result is None]
-            entries = [rows.entry_to_row(item, now, revision + n) for n, item in enumerate(changed)]
+            numbers = take_revisions(connection, len(changed))
+            entries = [rows.entry_to_row(item, now, n) for item, n in zip(changed, numbers, strict=True)]
             _execute(connection, _ADD_ATTEMPTS, [rows.attempt_to_row(record) for record in batch.attempts])
             files = [row for item in finished if item.work_id not in kept for row in rows.artifact_rows(item, now)]
             again = len(files) - (connection.execute(_ADD_ARTIFACTS, files).rowcount if files else 0)
@@ -160,12 +161,6 @@ class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Queries):
 _Plans = Mapping[tuple[str, str], str]  # by (work, owner) for the works that the owner still holds
 
 
-def _take_revisions(connection: Connection, count: int) -> int:
-    """The first of `count` new revisions."""
-    counter = update(meta).where(meta.c.key == "revision").values(value=meta.c.value + count).returning(meta.c.value)
-    return int(connection.execute(counter).scalar_one()) - count + 1
-
-
 def _plans_of_held(connection: Connection, items: Sequence[Finished | Parked]) -> _Plans:
     """The current plans of the works that are still held by their owner. Locks them by id (see `_lock` in queue.py), so that an
     expired lease is not taken over while its work is being settled."""
@@ -191,9 +186,9 @@ def _better_before(connection: Connection, finished: Sequence[Finished]) -> set[
 def _save_ingest_results(connection: Connection, finished: Sequence[Finished], now: float) -> None:
     if not finished:
         return
-    revision = _take_revisions(connection, len(finished))
     results = [{**item.result, "run_id": item.run_id} for item in finished if item.result is not None]
-    saved = [ingest_result_row(values, now, revision + n) for n, values in enumerate(results)]
+    numbers = take_revisions(connection, len(results))
+    saved = [ingest_result_row(values, now, number) for values, number in zip(results, numbers, strict=True)]
     connection.execute(SAVE_RESULTS, saved)
 
 

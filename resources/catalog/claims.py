@@ -33,7 +33,7 @@ from resources.scope import ALL_WORKS, ItemKind, WorkScope, Years
 Position = tuple[int, str]  # (priority, work): where a claim ended, in claim order
 
 WAKE_AT_ONCE = 1_000  # works made ready by one claim, so that no claim takes long
-WINDOW = 2_000  # works read by one query when groups are left out,
+WINDOW = 2_000  # most works read by one query,
 MOST_WALKED = 20_000  # and by one claim
 HELD = queue.c.lease_until > 0  # true for all of LEASED; makes SQLite use the index of leases
 _IS_READY = and_(queue.c.state == "queued", queue.c.not_before == 0.0)
@@ -119,7 +119,7 @@ def claim_ready(
     connection: Connection, scope: WorkScope, limit: int, left_out: Set[str], after: Position | None
 ) -> tuple[list[Row[Any]], Position | None, bool]:
     """Lock up to `limit` ready works, most urgent first. Also returns where the scan ended, and whether no more are left."""
-    window = WINDOW if left_out else limit
+    window = min(4 * limit, WINDOW) if left_out else limit
     streams = [_keys(connection, part, after, window) for part in ranges(scope)]
     keys = iter(streams[0]) if len(streams) == 1 else heapq.merge(*streams, key=lambda key: (-key[0], key[1]))
     rows: list[Row[Any]] = []
@@ -141,7 +141,8 @@ def claim_ready(
 def _keys(
     connection: Connection, part: Range, after: Position | None, window: int
 ) -> Iterator[tuple[int, str, str | None]]:
-    """(priority, work, group) of the ready works of a range in claim order, read from the index alone."""
+    """(priority, work, group) of the ready works of a range in claim order, read from the index alone. The first page has
+    `window` rows, each further one twice as many, up to WINDOW."""
     while True:
         page: list[tuple[int, str, str | None]] = []
         for behind in _behind(after):
@@ -151,7 +152,7 @@ def _keys(
         yield from page
         if len(page) < window:
             return
-        after = page[-1][0], page[-1][1]
+        after, window = (page[-1][0], page[-1][1]), min(2 * window, WINDOW)
 
 
 def ready_keys(part: Range, behind: ColumnElement[bool] | None = None) -> Select[Any]:

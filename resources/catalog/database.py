@@ -324,6 +324,7 @@ def now_of(connection: Connection) -> float:
 
 def create_tables(connection: Connection) -> None:
     metadata.create_all(connection)
-    rows = [{"key": "schema_version", "value": CATALOG_SCHEMA_VERSION}, {"key": "revision", "value": 0}]
-    connection.execute(insert(meta), rows)
+    connection.execute(insert(meta), {"key": "schema_version", "value": CATALOG_SCHEMA_VERSION})
+    if connection.dialect.name == "sqlite":  # PostgreSQL has a sequence
+        connection.execute(insert(meta), {"key": "revision", "value": 0})
     mark_as_new(connection)

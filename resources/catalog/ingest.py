@@ -16,7 +16,6 @@ from sqlalchemy.dialects.postgresql import insert
 
 from resources.catalog.claims import AGAIN, ranges, ready_keys, to_wake
 from resources.catalog.database import (
-    Database,
     insert_missing,
     now_of,
     portions,
@@ -24,8 +23,9 @@ from resources.catalog.database import (
     slow_read_transaction,
     write_transaction,
 )
+from resources.catalog.numbers import Numbers, begin_numbering, take_revisions
 from resources.catalog.rows import Codec, QueueItem, redacted
-from resources.catalog.schema import READY, ingest_file_result, ingest_request, meta, queue
+from resources.catalog.schema import READY, ingest_file_result, ingest_request, queue
 from resources.scope import INGEST_YEAR, ItemKind, Lane, WorkScope
 from resources.tables import INGEST_RESULTS
 
@@ -119,7 +119,7 @@ _REOPEN: Update = (
 )
 
 
-class Ingest(Database):
+class Ingest(Numbers):
     def add_ingest_requests(self, rows: Iterable[IngestRow]) -> LoadCounts:
         """Store requests that are new, and queue the URLs that are new or must be fetched again. Bounded memory: one portion at
         a time, each durable when the next begins."""
@@ -200,7 +200,7 @@ class Ingest(Database):
         """(request, result) in the order of the results' revision, beginning after one; a result comes once for each request
         that it answers. `limit`: results, not pairs."""
         left, c = limit, ingest_file_result.c
-        chosen = (c.status.in_(statuses),) if statuses else ()
+        chosen = (c.revision <= self.last_numbers().revision, *((c.status.in_(statuses),) if statuses else ()))
         while left is None or left > 0:
             size = _PAGE if left is None else min(_PAGE, left)
             page = self._rows(_result_of(c.revision > after, *chosen).order_by(c.revision).limit(size))
@@ -312,28 +312,22 @@ def _epoch(moment: str) -> float:
         return 0.0
 
 
-def _revisions(connection: Connection, count: int) -> int:
-    """The first of `count` new revisions of results."""
-    counter = update(meta).where(meta.c.key == "revision").values(value=meta.c.value + count).returning(meta.c.value)
-    return int(connection.execute(counter).scalar_one()) - count + 1
-
-
 def _answer(connection: Connection, rows: Sequence[IngestRow], now: float) -> None:
     """Store the results of requests that need no search."""
-    first = _revisions(connection, len(rows))
-    for n, row in enumerate(rows):
+    begin_numbering(connection)
+    for row, number in zip(rows, take_revisions(connection, len(rows)), strict=True):
         assert row.answer is not None
         named = {"ingest_type": row.ingest_type, "base_url": row.base_url, "item_id": row.item_id}
-        connection.execute(SAVE_RESULTS, ingest_result_row({**row.answer, **named}, now, first + n))
+        connection.execute(SAVE_RESULTS, ingest_result_row({**row.answer, **named}, now, number))
 
 
 def _touch(connection: Connection, item_ids: Sequence[str]) -> None:
     c = ingest_file_result.c
     keys = connection.execute(select(c.ingest_type, c.base_url).where(c.item_id.in_(item_ids))).all()
-    first = _revisions(connection, len(keys))
-    for n, (ingest_type, base_url) in enumerate(keys):
+    begin_numbering(connection)
+    for (ingest_type, base_url), number in zip(keys, take_revisions(connection, len(keys)), strict=True):
         same = (c.ingest_type == ingest_type) & (c.base_url == base_url)
-        connection.execute(update(ingest_file_result).where(same).values(revision=first + n))
+        connection.execute(update(ingest_file_result).where(same).values(revision=number))
 
 
 def ingest_result_row(values: Mapping[str, Any], updated: float, revision: int) -> dict[str, Any]:

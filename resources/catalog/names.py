@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from sqlalchemy import Connection, or_, select, text
-from sqlalchemy import func as sql
 
 from resources.catalog.claims import lease_owners
-from resources.catalog.database import Database
+from resources.catalog.numbers import Numbers
 from resources.catalog.rows import from_json
-from resources.catalog.schema import artifacts, catalog_entries, meta, queue
+from resources.catalog.schema import artifacts, catalog_entries, queue
 
 _PAGE = 1_000
 
@@ -31,12 +30,10 @@ class Alone(NamedTuple):
     named_since: Callable[[NamesMark], set[str]]
 
 
-class Names(Database):
+class Names(Numbers):
     def names_mark(self) -> NamesMark:
-        with self._read() as connection:
-            artifact = connection.scalar(select(sql.max(artifacts.c.id))) or 0
-            revision = connection.scalar(select(meta.c.value).where(meta.c.key == "revision")) or 0
-        return NamesMark(artifact, revision)
+        last = self.last_numbers()
+        return NamesMark(last.artifact, last.revision)
 
     def named_files(self) -> Iterator[str]:
         """The path of every file that a row names, some more than once, including HTML pages kept for parked works. Reads a page

@@ -40,15 +40,22 @@ from resources.records import Ending, Reason
 from resources.scope import ALL_WORKS, ItemKind, WorkScope, Years
 
 MOST_COUNTED = 10_000  # due works of a year
+_PAGE = 10_000
 _SUCCESSES = frozenset(reason for reason in Reason if reason.ending is Ending.SUCCESS)
 _WORKS = queue.c.kind == str(ItemKind.WORK)
 _AFRESH: dict[str, Any] = {"progress": None, "tries": 0}
 
 _PLANS = select(queue.c.work_id, queue.c.plan_hash)
-_KNOWN = select(queue.c.work_id, queue.c.plan_hash, queue.c.state, queue.c.run_id)
+_KNOWN = select(queue.c.work_id, queue.c.plan_hash, queue.c.state, queue.c.run_id, queue.c.planned_from)
+_PLANNED_FROM = select(queue.c.work_id, queue.c.planned_from).where(queue.c.planned_from.is_not(None))
 _ADD = insert_missing(queue)
 _ADD_TO_RUN = insert_missing(run_works)
 _NOTE = update(queue).where(queue.c.work_id == bindparam("id")).values(progress=bindparam("noted"))
+_LEARN_PLANNED_FROM = (
+    update(queue)
+    .where(queue.c.work_id == bindparam("id"), queue.c.plan_hash == bindparam("plan"))
+    .values(planned_from=bindparam("from_"))
+)
 _REPLAN = update(queue).where(queue.c.work_id == bindparam("id"))
 
 
@@ -73,6 +80,13 @@ class Queue(Database):
         counted = _enqueue_batch(connection, batch, run_id)
         connection.execute(_ADD_TO_RUN, [{"run_id": run_id, "work_id": work_id} for work_id in batch])
         return counted
+
+    def planned_from(self, year: int) -> Iterator[Sequence[tuple[str, str]]]:
+        """Pages of (work, what its plan was made from) of a year, in any order. 0: unknown."""
+        found = _PLANNED_FROM.where(queue.c.kind == "work", year_is(queue.c.year, year))
+        with self._read(slow=True) as connection:
+            for page in connection.execute(found, execution_options={"yield_per": _PAGE}).partitions():
+                yield [(work_id, planned_from) for work_id, planned_from in page]
 
     def plan_hashes(self, work_ids: Iterable[str]) -> dict[str, str]:
         """The stored plan hashes of those of these works that are known."""
@@ -309,6 +323,9 @@ def _enqueue_batch(connection: Connection, batch: dict[str, NewItem], run_id: st
         connection.execute(_REPLAN, [{"id": name, **_planned(batch[name]), "updated_at": now} for name in changed])
         again = update(queue).where(queue.c.work_id.in_(failed)).values(**AGAIN, **_AFRESH)
         reopened = connection.execute(again).rowcount if failed else 0
+    if learnt := [row.work_id for row in stored if batch[row.work_id].planned_from not in (None, row.planned_from)]:
+        of = [{"id": i, "from_": batch[i].planned_from, "plan": batch[i].plan_hash} for i in learnt]
+        connection.execute(_LEARN_PLANNED_FROM, of)
     others = [row.work_id for row in stored if row.run_id != run_id and (row.state != "done" or reopened)]
     if run_id is not None and others:
         _make_own(connection, others, run_id)
@@ -327,4 +344,5 @@ def _ended_without_success(connection: Connection, work_ids: list[str]) -> list[
 
 def _planned(item: NewItem) -> dict[str, Any]:
     record = item.record if isinstance(item.record, str) else to_json(item.record)
-    return {"record": record, "plan_hash": item.plan_hash, "next_group": item.next_group}
+    planned = {"plan_hash": item.plan_hash, "next_group": item.next_group, "planned_from": item.planned_from}
+    return {"record": record, **planned}

@@ -29,6 +29,7 @@ class NewItem:
     record: Mapping[str, Any] | str  # or its JSON
     plan_hash: str
     next_group: str | None = None
+    planned_from: str | None = None  # as in the table; None leaves what is stored with the same plan
 
 
 class Enqueued(NamedTuple):

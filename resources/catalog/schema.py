@@ -50,6 +50,9 @@ def table(declared: Table, *more: SchemaItem, name: str | None = None, **options
 
 meta = sa.Table("meta", metadata, sa.Column("key", Text, primary_key=True), sa.Column("value", Big, nullable=False))
 
+# The numbers of outcomes on PostgreSQL; SQLite counts them in `meta`, under "revision".
+revisions = sa.Sequence("revisions", metadata=metadata)
+
 queue = sa.Table(
     "queue",
     metadata,
@@ -69,6 +72,7 @@ queue = sa.Table(
     sa.Column("updated_at", sa.Float, nullable=False),
     sa.Column("run_id", Text),  # the last run that queued it or took it over; all runs that wanted it are in run_works
     sa.Column("kind", Text, nullable=False, server_default=sa.text("'work'")),  # see ItemKind
+    sa.Column("planned_from", Text),  # what its plan was made from, see docstokg_assets.lake.reader; NULL: not known
 )
 
 
@@ -136,6 +140,33 @@ catalog_entries = table(
     sa.Index("entries_year_work", "year", "work_id"),
     sa.Index("entries_run_work", "run_id", "work_id"),
     name="catalog_entries",
+)
+
+file_checks = sa.Table(
+    "file_checks",  # when the stored files of a work were last read again, and what was found
+    metadata,
+    sa.Column("work_id", Text, primary_key=True),
+    sa.Column("path", Text, nullable=False),
+    sa.Column(
+        "sha256", Text, nullable=False
+    ),  # as recorded; a row about another file than the current one counts as none
+    sa.Column("checked_at", sa.Float, nullable=False),
+    sa.Column("found", Text, nullable=False),  # sound | missing | damaged | unreadable
+    sa.Column("bad_path", Text),  # the file of the work that is not sound
+)
+
+listings = sa.Table(
+    "listings",  # what each listing of a year brought
+    metadata,
+    sa.Column("run_id", Text, primary_key=True),
+    sa.Column("year", sa.Integer, primary_key=True),
+    sa.Column("source", Text, nullable=False),
+    sa.Column("filter", Text, nullable=False),
+    sa.Column("changed_since", Text),  # empty: a full listing
+    sa.Column("works", Big, nullable=False),
+    sa.Column("complete", sa.Integer, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Index("listings_year", "year", "at"),
 )
 
 hosts = sa.Table(

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-import hishel
 import orjson
 
 from resources.http.cache_stores import CacheUnavailable, RedisStore, SqliteStore, Store
@@ -31,12 +31,17 @@ from resources.http.messages import REDIRECTS, Request, ResponseHead, Role, pars
 from resources.http.redact import carries_credentials
 from resources.http.settings import CacheTtlSettings, HttpSettings
 from resources.mounts import refuse_network_filesystem
+from resources.on_use import ModuleOnUse
+
+if TYPE_CHECKING:
+    import hishel
+else:
+    hishel = ModuleOnUse("hishel", without=("redis",))
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_OPTIONS = hishel.CacheOptions(shared=False, supported_methods=["GET"], allow_stale=False)
 _GONE = frozenset({404, 410})
 _KEPT = frozenset({200, 203, 300}) | REDIRECTS | _GONE
 _BY_DEFAULT = _KEPT - {302, 303, 307}  # these change too easily to be kept unasked (RFC 9110, 15.1)
@@ -67,6 +72,11 @@ class Visit:
     bodies: Mapping[uuid.UUID, bytes] = field(repr=False)
     answer: Answer | None
     conditions: Mapping[str, str]
+
+
+@cache
+def _options() -> hishel.CacheOptions:
+    return hishel.CacheOptions(shared=False, supported_methods=["GET"], allow_stale=False)
 
 
 class HttpCache:
@@ -108,7 +118,7 @@ class HttpCache:
                 entry, body = _unpacked(variant, packed, url)
                 entries.append(entry)
                 bodies[entry.id] = body
-        state = hishel.IdleClient(options=_OPTIONS).next(asked, entries)
+        state = hishel.IdleClient(options=_options()).next(asked, entries)
         answer, conditions = None, {}
         if isinstance(state, hishel.FromCache):
             answer = _answer(state.entry, bodies)
@@ -121,7 +131,7 @@ class HttpCache:
         if _may_keep(visit, head, body):
             headers = self._with_lifetime(visit.role, head.status, _dated(_clean(head.headers)))
             response = hishel.Response(head.status, hishel.Headers(headers))
-            decided = hishel.CacheMiss(options=_OPTIONS, request=visit.request).next(response)
+            decided = hishel.CacheMiss(options=_options(), request=visit.request).next(response)
             if isinstance(decided, hishel.StoreAndUse):
                 self._keep(visit, head.status, _plain(decided.response.headers), body)
 

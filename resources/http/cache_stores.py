@@ -14,17 +14,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
-
-import redis
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from resources.errors import ExplainedError, translate_errors
+from resources.on_use import ModuleOnUse
+
+if TYPE_CHECKING:
+    import redis
+else:
+    redis = ModuleOnUse("redis")
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_ERRORS = (redis.RedisError, sqlite3.Error, OSError)
 _BUSY_S = 1.0
 _TOUCH_S = 3600.0  # how exactly it is known when an entry was last used; each hit would be a write otherwise
 _EVICTED_AT_ONCE = 50
@@ -96,7 +99,7 @@ class SqliteStore:
         return connection.execute(f"DELETE FROM entries WHERE rowid IN ({oldest})", (_EVICTED_AT_ONCE,)).rowcount > 0
 
     def _with_connection(self, use: Callable[[sqlite3.Connection], T]) -> T:
-        with self._lock, translate_errors(_ERRORS, _unavailable):
+        with self._lock, translate_errors((sqlite3.Error, OSError), lambda error: CacheUnavailable(str(error))):
             try:
                 return use(self._connected())
             except sqlite3.DatabaseError as error:
@@ -147,12 +150,12 @@ class RedisStore:
         self._client = redis.Redis.from_url(url, socket_timeout=seconds, socket_connect_timeout=seconds)
 
     def read(self, key: str) -> dict[str, bytes]:
-        with translate_errors(_ERRORS, _unavailable):
+        with translate_errors((redis.RedisError, OSError), _unavailable):
             found: dict[Any, Any] = self._client.hgetall(self._prefix + key)
             return {variant.decode(): entry for variant, entry in found.items()}
 
     def write(self, key: str, variant: str, entry: bytes) -> None:
-        with translate_errors(_ERRORS, _unavailable), self._client.pipeline() as pipe:
+        with translate_errors((redis.RedisError, OSError), _unavailable), self._client.pipeline() as pipe:
             pipe.hset(self._prefix + key, variant, entry)
             pipe.expire(self._prefix + key, _REDIS_KEPT_S)
             pipe.execute()

@@ -7,7 +7,7 @@ step with every check made again, so it is paced by the limits of the host that 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from resources.http.guard import guarded_url
 from resources.http.headers import request_headers
 from resources.http.host_state import HostStateCache
 from resources.http.messages import Request, Response, ResponseHead, Role
+from resources.http.reachability import why_unreachable
 from resources.http.redirects import RedirectChain
 from resources.http.retry import RetryLoop, parse_retry_after
 from resources.http.robots import RobotsCache, check_robots
@@ -167,6 +168,10 @@ class HttpClient:
         if stated.exhausted_for_s is not None:
             until = self.clock.wall() + stated.exhausted_for_s
             self.hosts.close(host_of(head.url), until, str(Reason.RETRY_AFTER))
+
+    def why_unreachable(self, hosts: Sequence[tuple[str, int]], none_left: bool) -> str | None:
+        """Why neither the proxy nor any of these hosts can be reached, with the remedy; None when one can."""
+        return why_unreachable(self.wire.settings, hosts, none_left)
 
     def _sleep(self, seconds: float, stopped: Callable[[], bool]) -> None:
         """Sleep in slices, so that a stop is noticed."""

@@ -5,6 +5,7 @@ Built on requests and urllib3. `refuse_private_peer` of `guard.py` checks every 
 
 from __future__ import annotations
 
+import errno
 import http.client
 import io
 import socket
@@ -18,7 +19,7 @@ from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
-from resources.http.errors import AddressRefused
+from resources.http.errors import AddressRefused, NetworkDown
 from resources.http.guard import refuse_private_peer
 from resources.http.settings import HttpSettings
 from resources.http.watchdog import Watched
@@ -144,8 +145,21 @@ class _Connection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         """Resolve the name once and check the addresses before dialling, so DNS rebinding changes nothing."""
+        try:
+            return self._dial_first()
+        except OSError as error:
+            if self.proxy is not None or _is_local(error):
+                kind = type(error).__name__
+                where = f"the proxy {self.host}:{self.port}" if self.proxy is not None else "the network"
+                raise NetworkDown(f"{where} cannot be reached: {kind}") from error
+            raise
+
+    def _dial_first(self) -> socket.socket:
+        watchdog = self.wire.watchdog
         failure: Exception | None = None
-        for family, *_, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+        left = watchdog.time_left()
+        resolve, wait = self.wire.resolver.resolve, min(self.timeout or left, left)
+        for family, *_, address in resolve(self.host, self.port, wait, watchdog.current.check):
             try:
                 if self.proxy is None:
                     refuse_private_peer(self.host, str(address[0]), self.wire.settings)
@@ -180,6 +194,13 @@ class _Connection(HTTPConnection):
         answer = super().getresponse()
         watchdog.head_came()
         return answer
+
+
+def _is_local(error: OSError) -> bool:
+    """Whether this machine has no way to the network, or no name server that answers."""
+    if isinstance(error, socket.gaierror):
+        return error.errno == socket.EAI_AGAIN
+    return error.errno in (errno.ENETUNREACH, errno.ENETDOWN)
 
 
 def pool_classes(wire: Wire) -> dict[str, Any]:

@@ -10,7 +10,8 @@
     ├── BreakerOpen             breaker-open        the host failed again and again and is left alone
     ├── TransportError          something was sent, no whole answer came
     │   ├── ConnectionFailed    conn-error
-    │   │   └── KeptConnectionLost                  a connection kept from an earlier request, closed before any byte came
+    │   │   ├── KeptConnectionLost                  a connection kept from an earlier request, closed before any byte came
+    │   │   └── NetworkDown                         the proxy, the network or the name server of this machine is gone
     │   ├── TlsFailed           tls-error
     │   ├── DeadlineExceeded    timeout
     │   ├── ProtocolViolation   protocol-error
@@ -90,6 +91,10 @@ class ConnectionFailed(TransportError):
 
 class KeptConnectionLost(ConnectionFailed):
     """Servers may close a kept connection at any time. It says nothing about the host or the request."""
+
+
+class NetworkDown(ConnectionFailed):
+    """This machine reached nobody: not its proxy, no network, no name server. It says nothing about the host."""
 
 
 class TlsFailed(TransportError):

@@ -219,10 +219,10 @@ def _is_idempotent(request: Request) -> bool:
 
 def _host_failed(result: Reply | HttpError) -> bool | None:
     """Whether a try counts against its host: a connection error or a 5xx does, any other answer counts for it, and a broken
-    body, a kept connection that was closed or an error of our own making says nothing."""
+    body, a kept connection that was closed, a network that is gone or an error of our own making says nothing."""
     if isinstance(result, Reply):
         return result.head.status >= 500
-    if isinstance(result, errors.KeptConnectionLost):
+    if isinstance(result, errors.KeptConnectionLost | errors.NetworkDown):
         return None
     if isinstance(result, errors.ConnectionFailed | errors.DeadlineExceeded):
         return True

@@ -30,6 +30,7 @@ from resources.http.connection import GroupAdapter, pool_classes, tls_context
 from resources.http.errors import ConnectionFailed, HttpError, KeptConnectionLost, SchemeRefused
 from resources.http.exchange import Reply, Send
 from resources.http.messages import ResponseHead
+from resources.http.resolver import NameResolver
 from resources.http.settings import HttpSettings
 from resources.http.watchdog import Watchdog, Watched
 from resources.http.wire_errors import translate_wire_errors
@@ -51,7 +52,7 @@ class Wire:
 
     def __init__(self, settings: HttpSettings, chunk_bytes: int = 262_144) -> None:
         self.settings, self.chunk_bytes = settings, chunk_bytes
-        self.watchdog = Watchdog()
+        self.watchdog, self.resolver = Watchdog(), NameResolver()
         self.pools = pool_classes(self)
         self._tls: tuple[tuple[bool, Path | None], ssl.SSLContext] | None = None
         self._idle: dict[str, deque[HTTPAdapter]] = {}  # by group, the one used longest ago first

@@ -9,15 +9,17 @@ import glob
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from resources.errors import ExplainedError
 from resources.whole_file import disk_trouble, whole_file
+
+if TYPE_CHECKING:
+    import duckdb
 
 _MOST_NAMED = 20
 ASIDE = ".damaged"  # the end of the name of a part that was set aside; no reader reads such files

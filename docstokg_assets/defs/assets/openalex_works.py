@@ -11,8 +11,17 @@ from docstokg_assets.defs.steps import handle_step_errors, services, year_of
 from docstokg_assets.domain.works import Work
 from docstokg_assets.runs.planning import store_works
 from docstokg_assets.runs.run import DownloadRun
-from docstokg_assets.sources.listing import ChangedSince, Collected, Source, YearPosition, in_batches, record_set_aside
+from docstokg_assets.sources.listing import (
+    ChangedSince,
+    Collected,
+    ListingRecord,
+    Source,
+    YearPosition,
+    in_batches,
+    record_set_aside,
+)
 from resources.dagster_resources import ArtifactStoreResource, CatalogResource, HttpClientResource, RateLimiterResource
+from resources.processes import rare_collections
 
 _SAMPLE = 10
 _DAY = r"\d{4}-\d{2}-\d{2}"
@@ -62,16 +71,23 @@ def openalex_works(
         collected.through = position.through
         if collected.through:
             context.log.info(f"Continues after {collected.through}, where the last listing stopped.")
-        with DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, account=False) as run:
+        download = DownloadRun(opened, context.run.run_id, kind="dagster", scope={"year": year}, account=False)
+        with rare_collections(), download as run:
             opened.catalog.report_progress(run.run_id, {"year": year, "phase": "listing works"})
             works = run.list_works(
                 source, collected, year=year, changed=config.changed, with_unknown=year == newest_year()
             )
+            record = ListingRecord(
+                opened.catalog, openalex, run.run_id, year, config.changed, continued=position.through is not None
+            )
             for batch in in_batches(works, local=source.kind == "snapshot"):
                 stored += store_works(opened.lake, batch, datetime.now(UTC))
                 position.save(collected)
+                record.save(collected.works_through)
                 sample += batch[: _SAMPLE - len(sample)]
             position.finish(collected)
+            complete = collected.error is None
+            record.save(stored if complete else collected.works_through, complete=complete)
         set_aside = record_set_aside(opened.catalog, run.run_id, openalex.description, collected)
         if collected.error is not None:
             context.log.warning(f"{stored} works came before the source failed, and are kept; the next run continues.")

@@ -5,15 +5,16 @@ from itertools import chain
 
 import dagster as dg
 
+from docstokg_assets.config import resolvers_of
 from docstokg_assets.defs.assets.openalex_works import openalex_works
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_table
 from docstokg_assets.defs.partitions import yearly_asset
 from docstokg_assets.defs.steps import catalog_step, year_of, years_of
-from docstokg_assets.lake.reader import works_of_year
+from docstokg_assets.lake.reader import WorksToPlan
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter
-from docstokg_assets.runs.planning import plan_works
-from docstokg_assets.runs.services import resolvers_of
+from docstokg_assets.resolvers.registry import rules_hash
+from docstokg_assets.runs.planning import plan_year
 from docstokg_assets.sources.deletions import DeletionCounts, deleted_of_years, without_deleted
 from docstokg_assets.sources.listing import open_snapshot
 from resources.dagster_resources import CatalogResource
@@ -42,9 +43,11 @@ def resolver_plans(context: dg.AssetExecutionContext, catalog: CatalogResource) 
     with catalog_step(context, catalog, "planning") as (config, lake, opened):
         snapshot = open_snapshot(config.openalex) if config.openalex.source == "snapshot" else None
         deleted, ended = deleted_of_years(snapshot, lake, opened, years_of(year)), DeletionCounts()
-        listed = chain.from_iterable(works_of_year(lake, each) for each in years_of(year))
+        resolvers = resolvers_of(config)
+        to_plan = WorksToPlan(lake, rules_hash(resolvers), opened.planned_from, deleted)
+        listed = chain.from_iterable(to_plan.works(each) for each in years_of(year))
         works, writer, now = without_deleted(listed, deleted, opened, ended), LakeWriter(lake), datetime.now(UTC)
-        planned = plan_works(works, resolvers_of(config), config.rate_limit, opened, writer, now)
+        planned = plan_year(to_plan, works, resolvers, config.rate_limit, opened, writer, now)
         if not planned.works and not ended.works:
             context.log.warning(
                 f"No works of {year} are in the lake. Materialise openalex_works first, or widen the filter."

@@ -7,7 +7,7 @@ import dagster as dg
 from docstokg_assets.defs.assets.manifest_parquet import manifest_parquet
 from docstokg_assets.defs.metadata import column_metadata, ui_path, ui_text_table
 from docstokg_assets.defs.partitions import yearly_asset
-from docstokg_assets.defs.steps import catalog_step, year_of
+from docstokg_assets.defs.steps import catalog_step, year_of, years_of
 from docstokg_assets.lake.writer import LakeWriter
 from docstokg_assets.reporting.metrics import metric_rows
 from docstokg_assets.reporting.plot import as_markdown
@@ -34,7 +34,7 @@ def run_metrics(context: dg.AssetExecutionContext, catalog: CatalogResource) -> 
     year, now = year_of(context), datetime.now(UTC)
     with catalog_step(context, catalog, "measuring") as (config, lake, opened):
         root = config.data_root
-        report = build_report(lake, root, WorkScope(year), opened, now, config.artifact_root)
+        report = build_report(lake, root, WorkScope(years_of(year)), opened, now, config.artifact_root)
         LakeWriter(lake).append("metrics", metric_rows(report.slis, now))
     text, path = to_markdown(report), root / "reports" / f"{year}.md"
     with whole_file(path) as temp:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from resources.catalog.catalog import Catalog, CatalogConnector
 from resources.catalog.database import Location
 from resources.catalog.errors import CatalogError, CatalogFull
+from resources.catalog.numbers import LastNumbers, begin_numbering, take_revisions
 from resources.catalog.rows import Batch, Finished, NewItem, OutcomeCount, Parked, SetAside
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
 
@@ -417,3 +419,23 @@ def test_a_full_disk_is_told_apart_and_nothing_partial_stays(catalog: Catalog) -
     with pytest.raises(CatalogFull, match=r"no room for the catalog .*Free some space"):
         catalog.commit(Batch(attempts=[attempt(1), big], finished=[finished("W1")]))
     assert catalog.attempts_after(0, 10) == [] and catalog.entry("W1") is None
+
+
+@pytest.mark.requirement("CAT-1")
+def test_a_commit_that_ends_late_is_not_passed_over_by_who_follows_the_numbers(catalog: Catalog) -> None:
+    """One commit has taken its number and stands still. Others do not wait for it; who follows the numbers does."""
+    if catalog._in_file:
+        pytest.skip("one writer at a time")
+    gone, found = DownloadOutcome(False, None, Classification.ERROR, Reason.HTTP_4XX), list[LastNumbers]()
+    with catalog._write() as connection:
+        begin_numbering(connection)
+        (early,) = take_revisions(connection, 1)
+        done = Finished("W1", 2024, None, None, gone, "run", "", "me")
+        (entry,) = catalog.commit(Batch(finished=[done])).entries
+        assert entry.revision > early
+        follower = threading.Thread(target=lambda: found.append(catalog.last_numbers()))
+        follower.start()
+        follower.join(0.5)
+        assert not found
+    follower.join(30)
+    assert found[0].revision >= entry.revision
