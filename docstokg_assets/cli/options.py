@@ -49,6 +49,7 @@ _SETTINGS = {
     "max_works": _Setting("openalex.max_works", int | None, "--max-works", "Maximum number of works.", "N"),
     "workers": _Setting("workers", int | None, "--workers", "Number of download threads."),
     "host": _Setting("serve.host", str | None, "--host", "Address to listen on."),
+    "grpc_port": _Setting("serve.grpc_port", int | None, "--grpc-port", "Port for gRPC; 0 takes a free one."),
     "port": _Setting("serve.port", int | None, "--port", "Port for HTTP; 0 takes a free one."),
     "policy": _Setting("policy", str | None, "--policy", "Preset for a field: biomedicine or computer_science."),
     "resolver_order": _Setting(

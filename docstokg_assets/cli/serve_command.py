@@ -1,4 +1,4 @@
-"""`content serve`: take ingest requests over HTTP, and search for what they ask. `docstokg_assets.serve` serves.
+"""`content serve`: take ingest requests over HTTP, gRPC and Kafka, and search for what they ask. `docstokg_assets.serve` serves.
 
 Exit codes: 0 stopped by a signal; 2 not started.
 """
@@ -20,9 +20,10 @@ _STOPPING = "Stopping: finishing requests in progress. Press Ctrl-C again to qui
 
 
 @app.command("serve")
-@with_settings("out", "workers", "host", "port")
+@with_settings("out", "workers", "host", "port", "grpc_port")
 def serve(
     load: Load,
+    grpc: Annotated[bool, typer.Option("--grpc", help="Also serve gRPC, on serve.grpc_port.")] = False,
     no_work: Annotated[
         bool, typer.Option("--no-work", help="Only accept requests; another process searches for them.")
     ] = False,
@@ -36,7 +37,9 @@ def serve(
     console = stderr_console()
     signals = StopSignals(console, message=_STOPPING)
     log = log_to(console, loaded.value.data_root / "serve.log")
-    with disk_errors(loaded.value), signals.handled(), log, serving(loaded, work=not no_work) as running:
-        print_message(console, f"Save a paper: {running.url}/   API: {running.url}/docs   Press Ctrl-C to stop.")
+    opened = serving(loaded, work=not no_work, with_grpc=grpc)
+    with disk_errors(loaded.value), signals.handled(), log, opened as running:
+        also = f"   gRPC: port {running.grpc.port}" if running.grpc is not None else ""
+        print_message(console, f"Save a paper: {running.url}/   API: {running.url}/docs{also}   Press Ctrl-C to stop.")
         signals.stop.wait()
     print_message(console, "Stopped. Open requests stay in the queue.")

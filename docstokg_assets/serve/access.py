@@ -107,6 +107,19 @@ class Access:
             self.count(caller.name)
         return caller
 
+    def admit_grpc(self, peer: str, authorization: str) -> Caller:
+        """The caller of a gRPC call, by its address and the metadata `authorization`; Refused says why not."""
+        if not self.peer_may_connect(peer):
+            raise Refused(HTTPStatus.FORBIDDEN, "Only the proxies in serve.trusted_proxies may connect.")
+        if not self._tokens:
+            return Caller(peer, peer)
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Refused(HTTPStatus.UNAUTHORIZED, "A token is needed: send the metadata authorization: Bearer TOKEN.")
+        caller = Caller(self.caller_of_token(token.strip(), peer), peer)
+        self.count(caller.name)
+        return caller
+
     def count(self, name: str) -> None:
         """Refused when this caller has used up its calls."""
         if waits := self._calls.wait_s(name) if self._tokens else 0.0:

@@ -102,6 +102,8 @@ class Stream:
         for raw in portion:
             self.lines += 1
             try:
+                if isinstance(raw, InvalidRequest):  # found before, by the way in
+                    raise raw
                 yield self.intake.service.validate(raw)
             except InvalidRequest as error:
                 self.intake._refused(self.way, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.ingest.service import IngestService
@@ -21,6 +22,10 @@ from resources.catalog.catalog import Catalog
 from resources.scope import ALL_LANES
 from resources.settings import Loaded, SettingsError
 
+if TYPE_CHECKING:
+    from docstokg_assets.serve.grpc_server import GrpcServer
+    from docstokg_assets.serve.kafka import KafkaBridge
+
 _COUNTS_S = 60.0
 
 
@@ -30,6 +35,7 @@ class Running:
 
     parts: Parts
     http: HttpServer
+    grpc: GrpcServer | None
     scheme: str
 
     @property
@@ -39,9 +45,9 @@ class Running:
 
 
 @contextmanager
-def serving(loaded: Loaded[ContentDownloadConfig], *, work: bool = True) -> Iterator[Running]:
-    """Serve until the block ends. `work=False`: only accept requests; another process searches. Raises SettingsError,
-    ServerError and CatalogError with their remedies."""
+def serving(loaded: Loaded[ContentDownloadConfig], *, work: bool = True, with_grpc: bool = False) -> Iterator[Running]:
+    """Serve until the block ends. `work=False`: only accept requests; another process searches. Uses Kafka where it is
+    configured. Raises SettingsError, ServerError and CatalogError with their remedies."""
     config, settings = loaded.value, loaded.value.serve
     if problems := settings.problems():
         raise SettingsError(problems)
@@ -60,12 +66,29 @@ def serving(loaded: Loaded[ContentDownloadConfig], *, work: bool = True) -> Iter
         parts = Parts(loaded, service, Intake(service, metrics), hub, store, Access(settings), metrics, worker)
         _describe(parts)
         http = HttpServer(build_app(parts), settings)
-        if worker is not None:
-            stack.callback(worker.stop)
-            worker.start()
-        stack.callback(http.stop)
-        http.start()
-        yield Running(parts, http, "https" if settings.tls_cert is not None else "http")
+        grpc = _open_grpc(parts) if with_grpc else None
+        kafka = _open_kafka(parts) if config.ingest.kafka.brokers else None
+        started: list[Worker | KafkaBridge | GrpcServer | HttpServer | None] = [worker, kafka, grpc, http]
+        for part in started:
+            if part is not None:
+                part.start()
+                stack.callback(part.stop)
+        yield Running(parts, http, grpc, "https" if settings.tls_cert is not None else "http")
+
+
+def _open_grpc(parts: Parts) -> GrpcServer:
+    from docstokg_assets.serve.grpc_server import GrpcServer
+
+    return GrpcServer(parts, parts.loaded.value.serve)
+
+
+def _open_kafka(parts: Parts) -> KafkaBridge:
+    try:
+        from docstokg_assets.serve.kafka import KafkaBridge
+    except ImportError:
+        remedy = "install it: pip install 'docstokg-contentdownload[kafka]'"
+        raise SettingsError([f"ingest.kafka.brokers is set, but confluent-kafka is missing; {remedy}"]) from None
+    return KafkaBridge(parts.loaded.value.ingest.kafka, parts.service, parts.metrics)
 
 
 def _describe(parts: Parts) -> None:

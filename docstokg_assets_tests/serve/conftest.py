@@ -25,10 +25,10 @@ def start(small_sandbox: Sandbox, tmp_path: Path) -> Iterator[Start]:
     small_sandbox.reset()
     with ExitStack() as stack:
 
-        def begin(*, work: bool = True, folder: Path = tmp_path, **overrides: Any) -> Running:
-            given: dict[str, Any] = {"serve__port": 0, **overrides}
+        def begin(*, work: bool = True, with_grpc: bool = False, folder: Path = tmp_path, **overrides: Any) -> Running:
+            given: dict[str, Any] = {"serve__port": 0, "serve__grpc_port": 0, **overrides}
             config: ContentDownloadConfig = config_for_sandbox(small_sandbox, folder, **given)
-            return stack.enter_context(serving(Loaded(config, {}), work=work))
+            return stack.enter_context(serving(Loaded(config, {}), work=work, with_grpc=with_grpc))
 
         yield begin
 
