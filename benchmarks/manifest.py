@@ -26,7 +26,7 @@ from docstokg_assets.lake.writer import LakeWriter, export_manifest
 from docstokg_assets.reporting.metrics import compute_slis
 from docstokg_assets.reporting.run_files import rebuild_lines, summary_of_run, write_account
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import Finished, attempt_to_row, entry_to_row
+from resources.catalog.rows import Finished, attempt_to_row, entry_of, entry_to_row
 from resources.catalog.schema import attempts, catalog_entries
 from resources.lake.files import LakeFolder
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
@@ -124,7 +124,7 @@ def entry_rows(works: int) -> Iterator[dict[str, object]]:
         )
         title, doi = f"A title of usual length about something {n}", f"10.5555/{n}"
         finished = Finished(f"W{n}", YEAR, title, doi, outcome, RUN, "sha256:0", "w", n % 9000, 2)
-        yield entry_to_row(finished, START.timestamp() + n / 1000, n + 1)
+        yield entry_to_row(entry_of(finished, START.timestamp() + n / 1000, n + 1))
 
 
 def account(catalog: Catalog, root: Path) -> str:

@@ -48,6 +48,7 @@ def main() -> None:
                 "http.ca_bundle": str(box.ca_bundle),
                 "http.contact_email": "benchmark@library-of-tests.edu",
                 "http.retry.base_delay_ms": 50,
+                "http.breaker.open_s": 1.0,  # else the last works wait half a minute for the host that always fails
                 "robots.enabled": False,
                 "rate_limit.policies": policies,
                 "rate_limit.concurrency": {"*": None, "arxiv.org": None, "api.crossref.org": None},

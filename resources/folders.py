@@ -1,7 +1,8 @@
-"""Read-only input: folders on disk or in S3 through one small interface, and text files by lines."""
+"""Read-only input: folders on disk or in S3 through one small interface, and text files in any encoding."""
 
 from __future__ import annotations
 
+import codecs
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -72,10 +73,45 @@ def s3_files(endpoint: str | None, *, signed: bool, region: str | None = None) -
     return fs.S3FileSystem(**options, connect_timeout=10, request_timeout=60, retry_strategy=patience)
 
 
-def read_lines(file: Path | int) -> list[str]:
-    """The lines of a text file or an open descriptor. Raises OSError."""
+def read_bytes(file: Path | int) -> bytes:
+    """The content of a file or an open descriptor. Raises OSError."""
     with open(file, "rb", closefd=not isinstance(file, int)) as opened:
-        data = opened.read()
-    # Not `splitlines`, which also splits at characters that editors do not count as line ends.
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        return opened.read()
+
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+def decode_text(data: bytes) -> str:
+    """Text of any usual encoding, with `\\n` as line end: by its byte order mark, UTF-16 without one, UTF-8, and for lines that
+    are not UTF-8 Windows-1252."""
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
+    if not encoding and data[:2000].count(0) > len(data[:2000]) // 4:
+        encoding = "utf-16-le" if data[1:2000:2].count(0) > data[:2000:2].count(0) else "utf-16-be"
+    if encoding not in ("", "utf-8"):
+        text = data[len(mark) :].decode(encoding, "replace")
+    else:
+        data = data[len(mark) :]
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:  # somebody has put files of several encodings together
+            text = "".join(map(_decode_line, data.splitlines(keepends=True)))
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decode_line(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("cp1252", "replace")
+
+
+def text_lines(text: str) -> list[str]:
+    """Not `splitlines`, which also splits at characters that editors do not count as line ends."""
     return text.removesuffix("\n").split("\n") if text else []

@@ -55,6 +55,12 @@ _SETTINGS = {
     "resolver_order": _Setting(
         "resolvers.order", str | None, "--resolver-order", "Resolvers in order, comma-separated: unpaywall,crossref."
     ),
+    "license": _Setting(
+        "download.licenses", str | None, "--license", "Only copies under these licences: cc-by,cc0, cc-by*.", "NAMES"
+    ),
+    "copy_version": _Setting(
+        "download.versions", str | None, "--copy-version", "Only these versions: published,accepted,submitted.", "NAMES"
+    ),
     "no_robots": _Setting("robots.enabled", bool, "--no-robots", "Ignore robots.txt (for debugging only)."),
     "chunk_size": _Setting("download.chunk_size_bytes", int | None, "--chunk-size", "Bytes per read."),
     "accept": _Setting("http.accept", str | None, "--accept", "Accept header of landing and artifact requests."),
@@ -121,7 +127,11 @@ def overrides_from(**given: Any) -> Mapping[str, Any]:
             continue
         if name == "no_robots":
             value = False
-        elif name == "resolver_order":
+        elif name == "license":
+            from docstokg_assets.sources.selection import license_names
+
+            value = list(license_names(value))
+        elif name in ("resolver_order", "copy_version"):
             value = [part.strip() for part in value.split(",") if part.strip()]
         elif name == "head_precheck":
             flag = flag.split("/")[0 if value else 1]

@@ -3,56 +3,39 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
 
+from docstokg_assets.cli.dry_run import print_candidates
 from docstokg_assets.cli.exits import fail
 from docstokg_assets.cli.options import Load
-from docstokg_assets.cli.output import RowFormat, print_message, print_rows, stderr_console
+from docstokg_assets.cli.output import RowFormat, print_message
 from docstokg_assets.cli.progress import RunDisplay
+from docstokg_assets.cli.pull_source import Wanted, print_policy, print_skipped, source_of
 from docstokg_assets.cli.run_session import RunSession, disk_errors, load_with_contact, working_root
 from docstokg_assets.cli.signals import StopSignals
 from docstokg_assets.config import ContentDownloadConfig
 from docstokg_assets.domain.works import Work
+from docstokg_assets.reporting.input_files import SET_ASIDE, write_inputs, write_set_aside
 from docstokg_assets.reporting.rendering import plural
 from docstokg_assets.runs.run import DownloadRun
 from docstokg_assets.runs.services import open_services
-from docstokg_assets.sources import SetAside, SourceError
+from docstokg_assets.sources import SourceError
 from docstokg_assets.sources.listing import Collected, Source, continue_query, record_set_aside
-from docstokg_assets.sources.settings import filter_string
 from resources.catalog.catalog import Catalog
 from resources.catalog.errors import CatalogError
-from resources.catalog.rows import Entry
-from resources.folders import read_lines
 from resources.http.errors import HttpError, Interrupted, TlsFailed
 from resources.http.redact import redact_url
-from resources.records import Answer
-
-_MAX_SKIPPED = 20  # lines that are shown
-_FIRST = 10  # works and hosts in the table of a dry run
-_COLUMNS = ("work_id", "title", "resolver", "tier", "url")
-_Row = tuple[str | None, ...]
 
 
-def pull_works(
-    load: Load,
-    query: str | None,
-    ids: str | None,
-    urls: str | None,
-    dry_run: bool,
-    format: RowFormat,
-    deadline: float | None,
-) -> None:
-    """Download the works of one source; ends the command with its exit code."""
+def pull_works(load: Load, wanted: Wanted, dry_run: bool, format: RowFormat, deadline: float | None) -> None:
+    """Run `content pull` with its options, and exit."""
     config = load_with_contact(load)
-    source = _source_from_options(query, ids, urls, config)
+    source = source_of(wanted, config)
+    print_policy(load)
     if load.given["max_works"] is not None and source.kind != "query":
         fail(f"--max-works goes with a query; {source.value} already names the works")
     if format is not RowFormat.TABLE and not dry_run:
@@ -99,60 +82,6 @@ def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
     return f"All requests go through the proxy {redact_url(config.http.proxy)} (http.proxy): is it running?"
 
 
-def _source_from_options(query: str | None, ids: str | None, urls: str | None, config: ContentDownloadConfig) -> Source:
-    """Where the works come from: exactly one of a query, ids and URLs, from the options or else the configuration."""
-    given = [(kind, value) for kind, value in (("query", query), ("ids", ids), ("urls", urls)) if value is not None]
-    openalex = config.openalex
-    if len(given) > 1:
-        fail(f"give one of --query, --ids and --urls, not {len(given)} of them")
-    if not given and openalex.source == "snapshot":
-        years = "openalex.source is snapshot, which goes by years: `make materialize YEAR=2024`"
-        fail(f"{years}, or give --query, --ids or --urls")
-    configured = {
-        "api": ("query", openalex.filter),
-        "ids": ("ids", openalex.ids_file),
-        "urls": ("urls", openalex.urls_file),
-    }
-    if not given and (found := configured[openalex.source])[1]:
-        given = [(found[0], str(found[1]))]
-    if not given:
-        fail("say which works: --query 'topics.id:T10102,publication_year:2024', --ids FILE or --urls FILE")
-    kind, value = given[0]
-    if kind == "query" and ":" not in value:
-        if not Path(value).is_file():
-            fail(f"--query {value!r} is neither an OpenAlex filter (name:value,name:value) nor a file of ids")
-        kind = "ids"
-    if kind != "query":
-        return _source_from_file("urls" if kind == "urls" else "ids", value)
-    try:  # in one spelling, so that the same query in other words continues where the last one stopped
-        return Source("query", filter_string(value))
-    except ValueError as error:
-        fail(f"--query {value!r}: {error}")
-
-
-def _source_from_file(kind: Literal["ids", "urls"], name: str) -> Source:
-    lines = _read_lines(name)
-    source = Source.from_lines(kind, name, lines)
-    if not source.works and not source.identifiers:
-        _print_skipped(stderr_console(), source.set_aside)
-        what = "a URL" if kind == "urls" else "an OpenAlex id, DOI, arXiv id or PMCID"
-        found = f"none of the {plural(len(lines), 'line')} of {name} is {what}; give one per line"
-        fail(found if lines else f"{name} is empty; give {what} per line")
-    return source
-
-
-def _read_lines(name: str) -> list[str]:
-    try:
-        return read_lines(0 if name == "-" else Path(name))
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        why = (
-            f"{name} cannot be read: {error.strerror}"
-            if isinstance(error, OSError)
-            else f"{name!r} cannot be read: {error}"
-        )
-        fail(f"{why}. Give a file with one entry per line, or - for standard input.")
-
-
 def _run(session: RunSession, source: Source, format: RowFormat) -> int:
     catalog, signals = session.services.catalog, session.signals
     scope: dict[str, str] = {source.kind: source.value}
@@ -167,11 +96,14 @@ def _run(session: RunSession, source: Source, format: RowFormat) -> int:
             raise collected.error
         catalog.report_progress(run.run_id, {"cursor": collected.cursor})
         record_set_aside(catalog, run.run_id, source.value, collected)
+        if not session.dry_run:
+            write_inputs(run.folder, source.inputs, collected.work_ids, collected.left_out)
+            write_set_aside(run.folder, collected.set_aside)
 
     session.drain(run, list_works, run.own_works)
     if session.dry_run:
-        _print_candidates(catalog.entries(settled_by=run.run_id), format)
-    _print_skipped(session.console, collected.set_aside)
+        print_candidates(catalog.entries(settled_by=run.run_id), format)
+    print_skipped(session.console, collected.set_aside, None if session.dry_run else run.folder / SET_ASIDE)
     if collected.error is not None:
         session.print(f"the list of works is incomplete: {collected.error}")
     return session.exit_code(incomplete=bool(collected.set_aside or collected.error))
@@ -195,42 +127,3 @@ def _as_they_come(
             print_message(display.console, f"OpenAlex lists {plural(collected.announced, 'matching work')}{taken}.")
         display.listed(collected.works, collected.announced)
         yield work
-
-
-def _print_skipped(console: Console, set_aside: Sequence[SetAside]) -> None:
-    for aside in set_aside[:_MAX_SKIPPED]:
-        print_message(console, f"skipped: {aside.where}: {aside.reason}: {aside.text!r}")
-    if len(set_aside) > _MAX_SKIPPED:
-        print_message(console, f"… and {len(set_aside) - _MAX_SKIPPED:,} more")
-
-
-def _print_candidates(entries: Iterable[Entry], format: RowFormat) -> None:
-    """Print the URLs that a dry run would try, from the outcomes in its temporary catalog."""
-    rows: list[_Row] = []
-    for entry in entries:
-        found = entry.meta.get("candidates") or [{}]  # a work without a known copy has a row, too
-        rows += [(entry.work_id, entry.title, *(one.get(name) for name in _COLUMNS[2:])) for one in found]
-    candidates, works = [row for row in rows if row[4]], list(dict.fromkeys(row[:2] for row in rows))
-    if format is RowFormat.TABLE:
-        _print_first(candidates, works)
-    else:
-        print_rows(Answer(_COLUMNS, tuple(rows), False), format)
-    totals = f"{plural(len(works), 'work')}, {plural(len(candidates), 'candidate URL')}"
-    print_message(stderr_console(), f"{totals}; dry run: nothing was downloaded or written.")
-
-
-def _print_first(candidates: list[_Row], works: list[_Row]) -> None:
-    """The first works with their candidates, then the number of URLs by resolver and by host."""
-    console = Console()
-    for work in works[:_FIRST]:
-        print_message(console, f"{work[0]}  {work[1] or ''}".rstrip())
-        urls = [f"    {resolver:<10} {url}" for *known, resolver, _, url in candidates if tuple(known) == work]
-        for line in urls or ["    no known copy"]:
-            print_message(console, line, verbatim=True)
-    if len(works) > _FIRST:
-        print_message(console, f"… and {plural(len(works) - _FIRST, 'more work')}; --format csv or json shows all")
-    resolvers = Counter((resolver, tier) for _, _, resolver, tier, _ in candidates)
-    by_resolver = tuple((*who, count) for who, count in resolvers.most_common())
-    print_rows(Answer(("resolver", "tier", "URLs"), by_resolver, False), RowFormat.TABLE)
-    hosts = Counter(urlsplit(row[4] or "").hostname for row in candidates)
-    print_rows(Answer(("host", "URLs"), tuple(hosts.most_common(_FIRST)), len(hosts) > _FIRST), RowFormat.TABLE)

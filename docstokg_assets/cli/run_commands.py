@@ -19,6 +19,12 @@ app = typer.Typer()
 @with_settings(*SETTING_NAMES)
 def pull(
     load: Load,
+    works: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID]...", help="DOIs, arXiv ids, PMIDs, PMCIDs, OpenAlex ids or URLs; or files of them."
+        ),
+    ] = None,
     query: Annotated[
         str | None,
         typer.Option(
@@ -30,11 +36,30 @@ def pull(
         typer.Option(
             "--ids",
             metavar="FILE",
-            help="File of OpenAlex ids, DOIs, arXiv ids and PMCIDs, one per line, in any mix; - for stdin.",
+            help="List of works: BibTeX, RIS, nbib, CSV, Excel, CSL-JSON, or text with DOIs or other ids; - for stdin.",
         ),
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option("--column", metavar="NAME", help="Column of the table that --ids gives.")
     ] = None,
     urls: Annotated[
         str | None, typer.Option("--urls", metavar="FILE", help="File of URLs, one per line; - for stdin.")
+    ] = None,
+    type: Annotated[
+        str | None, typer.Option("--type", metavar="TYPES", help="Only these OpenAlex types: article,review.")
+    ] = None,
+    year: Annotated[
+        str | None,
+        typer.Option("--year", metavar="YEARS", help="Only these publication years: 2024, 2020-2024, 2020-."),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="IDS", help="Only works on these OpenAlex topics: T10102.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", metavar="CODES", help="Only works in these languages: en,de.")
+    ] = None,
+    oa: Annotated[
+        bool | None, typer.Option("--oa/--no-oa", help="Only works that OpenAlex lists as open access, or as closed.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Query metadata only; download and write nothing.")
@@ -49,8 +74,12 @@ def pull(
     Exit codes: 0 done; 2 not started; 3 done, but lines were skipped or works are left; 4 the disk is full; 130 interrupted.
     """
     from docstokg_assets.cli.pull import pull_works
+    from docstokg_assets.cli.pull_source import Wanted, selection_of
 
-    pull_works(load, query, ids, urls, dry_run, format, deadline)
+    selection = selection_of(
+        types=type, years=year, topics=topic, languages=language, is_oa=oa, licenses=load.given["license"]
+    )
+    pull_works(load, Wanted(works or (), query, ids, urls, column, selection), dry_run, format, deadline)
 
 
 app.command("pull")(pull)

@@ -81,7 +81,9 @@ def _fail_too_many(wanted: str) -> NoReturn:
     known = parse_identifier(wanted)
     if known is not None and known.kind == "openalex":
         _fail_ambiguous(wanted, [])
-    column = {"doi": "doi", "arxiv": "arxiv_id", "pmcid": "pmcid"}.get(known.kind if known else "", "title")
+    column = {"doi": "doi", "arxiv": "arxiv_id", "pmcid": "pmcid", "pmid": "pmid"}.get(
+        known.kind if known else "", "title"
+    )
     value = (known.value if known else wanted).replace("'", "''")
     condition = f"{column} = '{value}'" if known else f"title ILIKE '%{value}%'"
     fail(

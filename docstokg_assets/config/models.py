@@ -134,6 +134,12 @@ class ContentDownloadConfig(Section):
     run_id: str | None = Field(None, description="name of the run and of its folder; made from the time when not set")
     data_root: Path = Field(Path("data"), description="data folder (catalog, lake, artifacts and runs)")
     workers: int = Field(8, ge=1, le=256, description="number of download threads")
+    processes: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="processes that share the threads; default: one per core, up to 4, from 5,000 due works on, else one",
+    )
     http: HttpSettings = HttpSettings()
     robots: RobotsSettings = RobotsSettings()
     download: DownloadSettings = DownloadSettings()

@@ -40,13 +40,13 @@ _ARXIV = re.compile(
 
 _PMCID = re.compile(
     r"(?i)(?:pmcid:\s*)?PMC([1-9][0-9]{0,9})(?:\.[0-9]+)?"
-    r"|(?:https?://)?(?:www\.ncbi\.nlm\.nih\.gov/pmc|pmc\.ncbi\.nlm\.nih\.gov|(?:www\.)?europepmc\.org)/articles/"
-    r"(?:PMC)?([1-9][0-9]{0,9})(?:\.[0-9]+)?(?:[/?#].*)?"
+    r"|(?:https?://)?(?:www\.ncbi\.nlm\.nih\.gov/pmc|pmc\.ncbi\.nlm\.nih\.gov|(?:www\.)?europepmc\.org)"
+    r"/(?:articles|(?:article|abstract)/PMC)/(?:PMC)?([1-9][0-9]{0,9})(?:\.[0-9]+)?(?:[/?#].*)?"
     r"|(?:pmh:)?oai:pubmedcentral\.nih\.gov:([1-9][0-9]{0,9})"
 )
 _PMID = re.compile(
-    r"(?i)(?:pmid:\s*|(?:https?://)?pubmed\.ncbi\.nlm\.nih\.gov/|(?:https?://)?www\.ncbi\.nlm\.nih\.gov/pubmed/)?"
-    r"([1-9][0-9]{0,9})/?(?:[?#].*)?"
+    r"(?i)(pmid[:#\s]\s*|pubmed(?:\s+id)?[:#\s]\s*|(?:https?://)?(?:pubmed\.ncbi\.nlm\.nih\.gov/|www\.ncbi\.nlm\.nih\.gov/pubmed/"
+    r"|(?:www\.)?europepmc\.org/(?:article|abstract)/MED/))?([1-9][0-9]{0,9})/?(?:[?#].*)?"
 )
 _OPENALEX = re.compile(
     r"(?i)(?:(?:https?://)?(?:www\.|api\.|explore\.)?openalex\.org/(?:works/)?|openalex:)?W([1-9][0-9]{0,14})/?(?:[?#].*)?"
@@ -54,7 +54,7 @@ _OPENALEX = re.compile(
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)*\.?|[0-9a-f.]*:[0-9a-f:.]*")  # the second form: IPv6, brackets removed
 _UNFIT_FOR_URL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
-IdentifierKind = Literal["openalex", "doi", "arxiv", "pmcid"]
+IdentifierKind = Literal["openalex", "doi", "arxiv", "pmcid", "pmid"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,13 @@ def normalize_pmcid(value: Any) -> str | None:
 
 def normalize_pmid(value: Any) -> str | None:
     match = _PMID.fullmatch(_stripped(value))
-    return match[1] if match else None
+    return match[2] if match else None
+
+
+def _named_pmid(value: Any) -> str | None:
+    """A PMID that says what it is: `PMID: 123`, or an address of PubMed or Europe PMC."""
+    match = _PMID.fullmatch(_stripped(value))
+    return match[2] if match and match[1] else None
 
 
 def normalize_openalex_id(value: Any) -> str | None:
@@ -123,6 +129,7 @@ _NORMALIZERS: dict[IdentifierKind, Callable[[Any], str | None]] = {
     "arxiv": normalize_arxiv,
     "pmcid": normalize_pmcid,
     "doi": normalize_doi,
+    "pmid": _named_pmid,
 }
 
 

@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from docstokg_assets.domain.naming import artifact_path, number_of
@@ -58,7 +58,7 @@ class WorkFiles:
                 return path, name
         while True:
             try:
-                stored = store.commit(part, name, sha256, note, by)
+                stored = store.commit(part, name, sha256, note, by, durable=False)  # see `sync_names`
             except NameTaken:
                 if name not in self.earlier and is_left(store, name):
                     self.skipped.append(name)
@@ -113,6 +113,18 @@ def is_left(store: ArtifactStore, path: str) -> bool:
     """Whether the process that created a name has ended, so that it will neither record nor remove it."""
     creator = store.creator_of(path)
     return creator is None or process_is_gone(creator.name) or time.time() - creator.at > GONE_AFTER_S
+
+
+def sync_names(store: ArtifactStore, entries: Iterable[Finished | Parked]) -> None:
+    """Before the commit: make the names durable that it will record, for all entries together."""
+    store.sync({path for entry in entries for path in _names_in(entry)})
+
+
+def _names_in(entry: Finished | Parked) -> Iterator[str]:
+    yield from entry.made
+    if isinstance(entry, Finished):
+        yield from entry.outcome.html_paths
+        yield from (file.path for file in (entry.outcome, *entry.outcome.beside) if file.path is not None)
 
 
 def settle_files(catalog: Catalog, store: ArtifactStore, entry: Finished | Parked, recorded: bool) -> None:

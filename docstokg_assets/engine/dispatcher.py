@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,9 +25,10 @@ from docstokg_assets.engine.claims import TICK_S, Claims, UrgentClaims, WorkLeas
 from docstokg_assets.engine.concurrent_queries import ConcurrentQueries, join_subtask, start_subtasks
 from docstokg_assets.engine.driver import Next, TaskDriver, internal_error
 from docstokg_assets.engine.entries import RecordedBy, finished_entry, parked_entry
+from docstokg_assets.engine.open_works import OpenWorks
 from docstokg_assets.engine.outage import OutageDetector
-from docstokg_assets.engine.progress import PassResult, Progress, Waiting
-from docstokg_assets.engine.recorder import Recorder
+from docstokg_assets.engine.progress import ANOTHER_PROCESS, PassResult, Progress, Waiting
+from docstokg_assets.engine.recorder import Recorder, Settled
 from docstokg_assets.engine.request_queues import Park, Task, most_open
 from docstokg_assets.engine.scheduler import Scheduler
 from docstokg_assets.engine.search import ResolverPipeline
@@ -36,7 +36,7 @@ from docstokg_assets.engine.search_state import NextTry, SearchState
 from docstokg_assets.engine.workers import WorkerPool
 from docstokg_assets.resolvers.registry import ResolverResult
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import Finished, Parked, QueueItem
+from resources.catalog.rows import Finished, QueueItem
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import Interrupted
@@ -46,7 +46,8 @@ from resources.scope import WorkScope
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 5.0  # interval at which an idle pass looks for works that other processes have given back
+LOOK_S = 5.0
+_BEGIN_AT_ONCE = 8  # searches that begin before events are handled and requests sent again
 _TAKEN_OVER = Park(0.0, Reason.INTERRUPTED)
 
 
@@ -68,7 +69,9 @@ class Dispatcher:
         next_seq: Callable[[], int],
         stop: threading.Event,
         on_progress: Callable[[Progress], None],
+        look_s: float = LOOK_S,
     ) -> None:
+        """`look_s`: interval at which an idle pass looks for works that other processes have given back."""
         owner, settings, clock = pipeline.owner, pipeline.settings, client.clock
         self._client, self._catalog, self._pipeline, self._recorder = client, catalog, pipeline, recorder
         self._owner, self._by = owner, RecordedBy(run_id, owner, config_hash)
@@ -82,9 +85,9 @@ class Dispatcher:
         self._driver = TaskDriver(client, policies, self._workers.post)
         self._network = OutageDetector(client.why_unreachable, clock, self._workers.wake)
         self._result = PassResult()
+        self._look_s = look_s
         self._next_seq = next_seq  # numbers attempts, over all passes
-        self._open: Counter[str] = Counter()  # works under way, until their commit returned
-        self._open_lock = threading.Lock()  # the recorder's thread removes them
+        self._open = OpenWorks()
         self._leases = WorkLeases(catalog, owner, settings.lease_s, clock)
         self._taken_over: set[str] = set()  # works in progress here that another process has claimed since
         self._max_works: int | None = None
@@ -105,12 +108,14 @@ class Dispatcher:
             while not self._is_over(deadline):
                 self._keep_leases()
                 self._claim_works()
+                self._start(self._open.take_claimed(_BEGIN_AT_ONCE))  # the workers wait for no more than these
                 self._send_requests()
                 if not keep_on and not self._open and not self._more_will_be_due(deadline):
                     break
                 now = self._clock.monotonic()
                 rooms = self._workers.has_room(), self._workers.has_room(urgent=True)
                 wake_at = min(now + TICK_S, deadline, self._scheduler.next_ready(*rooms))
+                wake_at = now if self._open.claimed else wake_at
                 self._handle_events(max(0.0, wake_at - now))
                 now = self._clock.monotonic()
                 if now >= tick:
@@ -130,7 +135,7 @@ class Dispatcher:
     def progress(self) -> Progress:
         result, waiting = self._result, self._scheduler.waiting()
         if self._held_elsewhere and not self._open:
-            waiting.append(Waiting("another process", self._held_elsewhere, None, "holds them"))
+            waiting.append(Waiting(ANOTHER_PROCESS, self._held_elsewhere, None, "holds them"))
         finished, later = result.finished - result.to_retry, self._scheduler.parked_works + result.to_retry
         now = len(self._open), self._workers.active_hosts(), tuple(waiting)
         return Progress(finished, result.saved - result.html_only, later, *now)
@@ -191,8 +196,7 @@ class Dispatcher:
         if not self._leases.are_due():
             return
         held = self._leases.renew()
-        with self._open_lock:
-            works = set(self._open)
+        works = self._open.ids()
         if unknown := held - works:  # claimed in a transaction whose answer was lost
             self._catalog.release_owner(self._owner, unknown)
         self._taken_over = works - held
@@ -203,13 +207,15 @@ class Dispatcher:
             log.warning("%d works were taken over by another process, because this one stood still", len(waiting))
         for task, _ in waiting:
             self._park(task, _TAKEN_OVER)  # the catalog refuses it
+        for item in self._open.drop_claimed(self._taken_over):
+            self._record_parked(item, _TAKEN_OVER, None)
         self._recorder.flush()  # before the same works can be claimed again
 
     def _claim_works(self) -> None:
         """Claim urgent items at once, others while there is room for them."""
-        self._start(self._urgent_claims.claim(self._open))
+        self._start(self._note_open(self._urgent_claims.claim(self._open)))
         # A claim is a write to the database: not for a few works, and not at once after one that found none.
-        if self._clock.monotonic() < self._claims.next_at:
+        if self._open.claimed or self._clock.monotonic() < self._claims.next_at:
             return
         room = self._most_open + self._scheduler.need_no_room() - len(self._open)
         if room < self._most_open // 4:
@@ -219,14 +225,16 @@ class Dispatcher:
             self._result.ended = "budget" if room <= 0 else self._result.ended
         if room <= 0:
             return
-        self._start(self._claims.claim(min(room, 64)))
+        self._open.claimed.extend(self._note_open(self._claims.claim(min(room, 64))))
+
+    def _note_open(self, items: Sequence[QueueItem]) -> Sequence[QueueItem]:
+        self._open.add(items)
+        self._taken_over.difference_update(item.work_id for item in items)
+        return items
 
     def _start(self, items: Sequence[QueueItem]) -> None:
         at = 0.0
         for item in items:
-            with self._open_lock:
-                self._open[item.work_id] += 1
-            self._taken_over.discard(item.work_id)
             self._scheduler.note_claimed(item.work_id)
             park = self._scheduler.put_off(item.next_group)
             if park is None or self._urgent_claims.is_urgent(item):
@@ -244,7 +252,7 @@ class Dispatcher:
         if (now := self._clock.monotonic()) < self._next_look:
             return True
         outlook = self._catalog.outlook(self._works)
-        self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else _LOOK_S)
+        self._held_elsewhere, self._next_look = outlook.held, now + (TICK_S if outlook.due else self._look_s)
         if outlook.due or outlook.next_due is None:
             return outlook.due
         left = outlook.next_due - self._catalog.now()
@@ -257,7 +265,7 @@ class Dispatcher:
         """Continue tasks whose pause is over, and hand every request that may go now to a free worker."""
         for task in self._scheduler.resumed():
             self._place(task, self._driver.advance(task, None))
-        for task, queue in self._scheduler.turns(self._may_send):
+        for task, queue in self._scheduler.turns(self._may_send, more=bool(self._open.claimed)):
             now = self._clock.monotonic()
             step = self._driver.prepare(task, queue, now)
             if isinstance(step, Send) and (step is task.send or task.batched):
@@ -382,13 +390,10 @@ class Dispatcher:
         not_before = (now or self._catalog.now()) + park.seconds if park.seconds else 0.0
         self._recorder.record(parked_entry(item, park, not_before, self._by, state, made))
 
-    def _on_recorded(self, entry: Finished | Parked, settled: bool) -> None:
-        """Called by the recorder when an entry is durable. Not `settled`: another process has the work, or it is due again at
-        once because its plan has changed."""
-        if isinstance(entry, Finished) and settled:
-            self._result.count(entry)
-        with self._open_lock:
-            self._open[entry.work_id] -= 1
-            if self._open[entry.work_id] <= 0:
-                del self._open[entry.work_id]
+    def _on_recorded(self, entries: Sequence[Settled]) -> None:
+        """Called by the recorder when entries are durable."""
+        for entry, settled in entries:
+            if isinstance(entry, Finished) and settled:
+                self._result.count(entry)
+        self._open.remove(entry.work_id for entry, _ in entries)
         self._workers.wake()

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from resources.catalog.rows import Finished
 from resources.records import ITS_TURN, Reason
 
+ANOTHER_PROCESS = "another process"
+_ENDS = ("drained", "budget", "deadline", "stopped")  # from the weakest reason to the strongest
+_COUNTS = ("finished", "saved", "html_only", "to_retry", "parked", "requests", "bytes")
 _SHORT_WHY = {
     ITS_TURN: "limit",
     str(Reason.RETRY_AFTER): "asked for a pause",
@@ -82,3 +85,36 @@ class PassResult:
         self.to_retry += entry.retry_at is not None
         self.bytes += outcome.content_length or 0
         self.outcomes[str(outcome.reason)] += 1
+
+
+def merge_progress(parts: Sequence[Progress]) -> Progress:
+    """The progress of a pass that several processes make together."""
+    if len(parts) == 1:
+        return parts[0]
+    works: Counter[tuple[str, str]] = Counter()
+    seconds: dict[tuple[str, str], float | None] = {}
+    for waiting in (waiting for part in parts for waiting in part.waiting if waiting.group != ANOTHER_PROCESS):
+        key = waiting.group, waiting.why
+        works[key] += waiting.works
+        seconds[key] = max(seconds.get(key) or 0.0, waiting.seconds or 0.0)
+    return Progress(
+        sum(part.finished for part in parts),
+        sum(part.saved for part in parts),
+        sum(part.later for part in parts),
+        sum(part.open for part in parts),
+        tuple(sorted({host for part in parts for host in part.active_hosts})),
+        tuple(Waiting(group, count, seconds[group, why], why) for (group, why), count in works.most_common()),
+    )
+
+
+def merge_results(parts: Sequence[PassResult]) -> PassResult:
+    """The result of a pass that several processes made together: ended for the strongest reason of any."""
+    total = PassResult(
+        ended=max((part.ended for part in parts), key=_ENDS.index), elapsed_s=max(part.elapsed_s for part in parts)
+    )
+    for part in parts:
+        for name in _COUNTS:
+            setattr(total, name, getattr(total, name) + getattr(part, name))
+        total.outcomes += part.outcomes
+        total.refused |= part.refused
+    return total

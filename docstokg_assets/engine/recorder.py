@@ -1,7 +1,8 @@
-"""Make attempts and outcomes durable, in order: first the catalog commit, then the manifest lines. One thread for all workers.
+"""Make attempts and outcomes durable, in order: names of files, catalog commit, manifest lines. One thread for all workers.
 
-Events that arrive during a commit are committed together in the next one, so batches grow with the load. A work counts as
-done when its commit has returned; `done` is called for it after that.
+Events that arrive during a commit, or less than a moment after the last one, are committed together: one sync of a folder, one
+transaction and one write to each file of the run serve many works. A work counts as done when its commit has returned; `done` is
+called after that.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from docstokg_assets.engine.custody import settle_files
+from docstokg_assets.engine.custody import settle_files, sync_names
 from docstokg_assets.reporting.sinks import SinkSet
 from resources.artifacts.store import ArtifactStore
 from resources.catalog.catalog import Catalog
@@ -22,7 +24,9 @@ from resources.records import AttemptRecord
 log = logging.getLogger(__name__)
 
 _MAX_BATCH = 1_000
+_INTERVAL_S = 0.05  # between the beginnings of two commits, unless somebody waits for one
 Event = AttemptRecord | Finished | Parked
+Settled = tuple[Finished | Parked, bool]  # not `settled`: the catalog refused it, or the work is due again at once
 
 
 class Recorder:
@@ -33,11 +37,12 @@ class Recorder:
         catalog: Catalog,
         sinks: SinkSet,
         store: ArtifactStore | None = None,
-        done: Callable[[Finished | Parked, bool], None] = lambda entry, settled: None,
+        done: Callable[[Sequence[Settled]], None] = lambda entries: None,
     ) -> None:
         self._catalog, self._sinks, self._store, self.done = catalog, sinks, store, done
         self._inbox: queue.SimpleQueue[Event | threading.Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._is_awaited = threading.Event()
         self._held: dict[str, list[AttemptRecord]] = {}  # attempts that brought a file; their lines name its path
         self.config_hash: str | None = None  # of a configuration that is not the one that the run began with
         self.failure: Exception | None = None
@@ -48,6 +53,7 @@ class Recorder:
 
     def __exit__(self, *_: object) -> None:
         self._inbox.put(None)
+        self._is_awaited.set()
         self._thread.join()
 
     def record(self, event: Event) -> None:
@@ -59,12 +65,17 @@ class Recorder:
         """Return when all that was recorded before is durable, or cannot become so."""
         reached = threading.Event()
         self._inbox.put(reached)
+        self._is_awaited.set()
         reached.wait()
 
     def _run(self) -> None:
-        running = True
+        running, next_at = True, 0.0
         while running:
             items = [self._inbox.get()]
+            if (early := next_at - time.monotonic()) > 0:
+                self._is_awaited.wait(early)
+            self._is_awaited.clear()  # whoever sets it after this has put an item before, or waits one interval
+            next_at = time.monotonic() + _INTERVAL_S
             while len(items) < _MAX_BATCH:
                 try:
                     items.append(self._inbox.get_nowait())
@@ -76,7 +87,7 @@ class Recorder:
                 try:
                     self._write(events)
                 except Exception as error:  # of any kind: the dispatcher must stop, because its results would be lost
-                    log.error("the catalog could not be written: %s", error)
+                    log.error("results could not be recorded: %s", error)
                     self.failure = error
             for item in items:
                 if isinstance(item, threading.Event):
@@ -88,28 +99,33 @@ class Recorder:
         attempts = [e for e in events if isinstance(e, AttemptRecord)]
         finished = [e for e in events if isinstance(e, Finished)]
         parked = [e for e in events if isinstance(e, Parked)]
+        entries: list[Finished | Parked] = [*finished, *parked]
+        if self._store is not None:
+            sync_names(self._store, entries)
         committed = self._catalog.commit(Batch(attempts, finished, parked))
         lost, ends = set(committed.lost), {end.work_id: end for end in committed.entries}
         if self._store is not None:
             refused = lost.union(committed.kept)
-            entries: list[Finished | Parked] = [*finished, *parked]
             for entry in entries:
                 settle_files(self._catalog, self._store, entry, entry.work_id not in refused)
+        with self._sinks.together():
+            self._log(attempts, entries, ends)
+        for item in finished:
+            if item.work_id in lost:
+                log.warning("%s was taken over by another process; its outcome here is not recorded", item.work_id)
+        if entries:
+            self.done([(entry, entry.work_id not in lost and not _is_reopened(entry, ends)) for entry in entries])
+
+    def _log(
+        self, attempts: Sequence[AttemptRecord], entries: Sequence[Finished | Parked], ends: Mapping[str, Entry]
+    ) -> None:
         for attempt in attempts:
             if attempt.work_id is not None and "sha256" in attempt.extra:
                 self._held.setdefault(attempt.work_id, []).append(attempt)
             else:
                 self._sinks.log_attempt(attempt)
-        for item in finished:
-            if item.work_id in lost:
-                log.warning("%s was taken over by another process; its outcome here is not recorded", item.work_id)
-            end = ends.get(item.work_id)
-            self._log_work(item.work_id, end)
-            reopened = end is not None and end.retry_at != item.retry_at
-            self.done(item, item.work_id not in lost and not reopened)
-        for back in parked:
-            self._log_work(back.work_id, None)
-            self.done(back, back.work_id not in lost)
+        for entry in entries:
+            self._log_work(entry.work_id, ends.get(entry.work_id) if isinstance(entry, Finished) else None)
 
     def _log_work(self, work_id: str, end: Entry | None) -> None:
         """Write the lines of a work that has ended or was parked; `end` is its outcome as recorded."""
@@ -117,3 +133,8 @@ class Recorder:
             self._sinks.log_attempt(attempt, end)
         if end is not None:
             self._sinks.log_outcome(end)
+
+
+def _is_reopened(entry: Finished | Parked, ends: Mapping[str, Entry]) -> bool:
+    end = ends.get(entry.work_id)
+    return isinstance(entry, Finished) and end is not None and end.retry_at != entry.retry_at

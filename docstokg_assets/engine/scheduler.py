@@ -118,15 +118,18 @@ class Scheduler:
         while self._pauses and self._pauses[0][0] <= self._clock.monotonic():
             yield heapq.heappop(self._pauses)[2]
 
-    def turns(self, has_room: Callable[[bool], bool]) -> Iterator[tuple[Task, RequestQueue]]:
+    def turns(self, has_room: Callable[[bool], bool], *, more: bool = False) -> Iterator[tuple[Task, RequestQueue]]:
         """Take the tasks that may send now, with permit and tokens, as long as there is room: one from each queue in turn,
         searches under way before new ones. Last come queues whose request could still be joined by more tasks: no worker idles
-        for these, and each such request carries more works. The caller gives the permit back, also if it sends nothing."""
+        for these, and each such request carries more works. The caller gives the permit back, also if it sends nothing.
+        `more`: more tasks are about to be enqueued, so that requests that they could join stay here."""
         now, progressed = self._clock.monotonic(), True
         while progressed and has_room(self._has_urgent()):
             progressed = False
             ready = [
-                queue for queue in self._queues.values() if queue.tasks and not queue.busy and queue.ready_at <= now
+                queue
+                for queue in self._queues.values()
+                if queue.tasks and not queue.busy and queue.ready_at <= now and not (more and queue.can_wait(now))
             ]
             for queue in sorted(ready, key=lambda queue: queue.urgency(now)):
                 if not has_room(queue.tasks[0].urgent) or (progressed and queue.can_wait(now)):

@@ -28,6 +28,7 @@ _LOOK_S = 0.25  # interval at which a pool without room looks for crawling answe
 _APART_PER_WORKER = 8  # crawling answers that do not count as busy, for each worker,
 _MOST_APART = 256  # and at most so many
 _PATIENCE_S = 10.0  # before a crawling answer is aborted because there are too many
+_QUICK_S = 0.1  # while requests take no longer than this, some are handed over before a worker is free
 
 
 class Event(NamedTuple):
@@ -52,7 +53,8 @@ class WorkerPool:
         self._client, self._count, self._clock = client, count, clock
         self._jobs: SimpleQueue[tuple[Task, Send, Allowance, int, Moment | None] | None] = SimpleQueue()
         self._inbox: SimpleQueue[Event | None] = SimpleQueue()  # None: wake up, nothing to handle
-        self._in_flight: dict[int, Send] = {}  # by id of task
+        self._in_flight: dict[int, tuple[Send, float]] = {}  # by id of task, with the time when it was submitted
+        self._takes_s = 1.0  # a request from submission to its event, on average
         self._crawling: set[int] = set()  # those of them that were slow at the last look
         self._next_look = 0.0
         self._apart = min(max(64, _APART_PER_WORKER * count), _MOST_APART)
@@ -70,23 +72,26 @@ class WorkerPool:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def has_room(self, urgent: bool = False) -> bool:
-        """Whether another request can be sent. An urgent one need not wait for transfers under way: it gets a thread of its own,
-        up to as many again as there are workers."""
+        """Whether another request can be sent. Where requests are quick there is room for half as many again as there are
+        workers, so that none of them waits for the dispatcher. An urgent one need not wait for transfers under way: it gets a
+        thread of its own, up to as many again as there are workers."""
         if len(self._in_flight) >= self._count and (now := self._clock.monotonic()) >= self._next_look:
             self._next_look, slow = now + _LOOK_S, self._client.wire.watchdog.crawlers()
-            self._crawling = {task for task, send in self._in_flight.items() if id(send) in slow}
+            self._crawling = {task for task, (send, _) in self._in_flight.items() if id(send) in slow}
             too_many = len(self._crawling) - self._apart - self._count // 4
             if too_many > 0:
                 self._client.wire.watchdog.give_up(too_many, _PATIENCE_S)
-        most = 2 * self._count if urgent else self._count
+        quick = self._takes_s < _QUICK_S and not self._crawling
+        most = 2 * self._count if urgent else self._count + quick * self._count // 2
         return len(self._in_flight) - min(len(self._crawling), self._apart) < most
 
     def submit(
         self, task: Task, send: Send, allowance: Allowance, waited_s: float, granted: Moment | None = None
     ) -> None:
         """Send a request for which a permit and a token were taken at the moment `granted`."""
-        self._in_flight[id(task)] = send
-        if len(self._in_flight) > self._threads:
+        self._in_flight[id(task)] = send, self._clock.monotonic()
+        busy = len(self._in_flight)
+        if self._threads < (busy if task.urgent else min(busy, self._count + len(self._crawling))):
             self._add_thread()
         self._hosts.add(send.host)
         self._jobs.put((task, send, allowance, round(waited_s * 1000), granted))
@@ -105,7 +110,8 @@ class WorkerPool:
             event = self._inbox.get(timeout=timeout) if timeout > 0 else self._inbox.get_nowait()
             while True:
                 if event is not None:
-                    self._in_flight.pop(id(event.task), None)
+                    if (sent := self._in_flight.pop(id(event.task), None)) is not None:
+                        self._takes_s += 0.1 * (self._clock.monotonic() - sent[1] - self._takes_s)
                     self._crawling.discard(id(event.task))
                     yield event
                 event = self._inbox.get_nowait()
@@ -114,7 +120,7 @@ class WorkerPool:
 
     def active_hosts(self) -> tuple[str, ...]:
         """Hosts of the requests since the last call and of those in flight."""
-        hosts, self._hosts = self._hosts, {send.host for send in self._in_flight.values()}
+        hosts, self._hosts = self._hosts, {send.host for send, _ in self._in_flight.values()}
         return tuple(sorted(hosts))
 
     def shut_down(self, handle_events: Callable[[float], None]) -> None:

@@ -89,6 +89,7 @@ def matches(wanted: str, work: Work) -> bool:
     if known is None:
         return " ".join(wanted.casefold().split()) in " ".join((work.title or "").casefold().split())
     own = {"openalex": work.work_id, "doi": work.doi, "arxiv": work.arxiv_id or work.doi, "pmcid": work.pmcid}
+    own["pmid"] = work.pmid
     value = (own[known.kind] or "").casefold()
     if known.kind == "arxiv":
         value = arxiv_without_version(value.removeprefix("10.48550/arxiv."))

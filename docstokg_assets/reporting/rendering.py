@@ -36,9 +36,9 @@ def format_time(moment: datetime | float, *, seconds: bool = False) -> str:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 work`, `1,200 works`"""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """`1 work`, `1,200 works`; `many` is the plural where it is not made with an s"""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {many or f'{noun}s'}"
 
 
 def format_bytes(count: float) -> str:

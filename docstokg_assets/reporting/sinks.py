@@ -2,7 +2,7 @@
 
 A file sink writes one record per line and hands it to the operating system at once. The OTLP sink sends from its own thread,
 behind a bounded queue. A sink that fails is reported once, the records it dropped are counted, and the run continues (`SinkSet`).
-Each file is written by one process.
+The processes of a run append to the same files, whole lines at a time.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ class AttemptSink:
 
     def log_summary(self, summary: Mapping[str, Any]) -> None: ...
 
+    def hold(self) -> None:
+        """From now on records may be written together, at `release`."""
+
+    def release(self) -> None: ...
+
     def flush(self) -> None:
         """Return when every record is written or has failed."""
 
@@ -79,6 +84,18 @@ def open_held(path: Path) -> io.FileIO:
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
         file.close()  # the file was replaced while this call waited for the lock
+
+
+@contextmanager
+def _locked(file: io.FileIO) -> Iterator[None]:
+    """Keep other processes from writing to the file; not every file system has locks."""
+    with suppress(OSError):
+        fcntl.lockf(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.lockf(file, fcntl.LOCK_UN)
 
 
 class FileHeld(Exception):
@@ -105,8 +122,10 @@ class _LineFile(AttemptSink):
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
+        self._together: list[bytes] | None = None
         self._file = open_held(path)
-        self._file.truncate(self._end_of_whole_lines())
+        with _locked(self._file):
+            self._file.truncate(self._end_of_whole_lines())
 
     def _end_of_whole_lines(self) -> int:
         end = self._file.seek(0, os.SEEK_END)
@@ -121,6 +140,28 @@ class _LineFile(AttemptSink):
 
     def append(self, line: bytes) -> None:
         with self._lock:
+            if self._together is not None:
+                self._together.append(line)
+            else:
+                self._write(line)
+
+    def hold(self) -> None:
+        """Keep the lines that are appended from now on, to be written at once by `release`."""
+        with self._lock:
+            self._together = self._together or []
+
+    def release(self) -> None:
+        with self._lock:
+            lines, self._together = self._together, None
+            try:
+                if lines:
+                    self._write(b"".join(lines))
+            except OSError as error:
+                raise RecordsDropped(len(lines or ())) from error
+
+    def _write(self, line: bytes) -> None:
+        """Write whole lines or nothing, also beside other processes of the run that append to the same file."""
+        with _locked(self._file):
             start = self._file.seek(0, os.SEEK_END)
             try:
                 if self._file.write(line) != len(line):
@@ -321,6 +362,15 @@ class SinkSet(AttemptSink):
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
         self._each(lambda sink: sink.log_summary(summary))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write what is logged inside with one call of the system for each file."""
+        self._each(lambda sink: sink.hold())
+        try:
+            yield
+        finally:
+            self._each(lambda sink: sink.release())
 
     def flush(self) -> None:
         self._each(lambda sink: sink.flush())

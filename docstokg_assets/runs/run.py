@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from ulid import ULID
 from docstokg_assets.config import ContentDownloadConfig, config_hash, resolvers_of
 from docstokg_assets.domain.pdf_match import Verdict, validate_pdf
 from docstokg_assets.domain.works import Work
-from docstokg_assets.engine.dispatcher import Dispatcher
+from docstokg_assets.engine.dispatcher import LOOK_S, Dispatcher
 from docstokg_assets.engine.progress import PassResult, Progress
 from docstokg_assets.engine.recorder import Recorder
 from docstokg_assets.engine.search import ResolverPipeline
@@ -27,6 +28,7 @@ from docstokg_assets.reporting import run_files
 from docstokg_assets.reporting.sinks import AttemptSink, ConsoleSink, CsvSink, FileHeld, JsonlSink, OtlpSink, SinkSet
 from docstokg_assets.resolvers.landing import LandingSettings
 from docstokg_assets.resolvers.registry import Resolver, ResolverContext, key_of
+from docstokg_assets.runs.engine_process import EngineProcesses, Joined, Order, shares, wanted_processes
 from docstokg_assets.runs.orphans import delete_files, stale_parts
 from docstokg_assets.runs.planning import Planned, plan_works, store_works
 from docstokg_assets.runs.services import Services, open_services
@@ -44,6 +46,7 @@ from resources.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
+_LOOK_OFTEN_S = 0.25  # for works that other processes of the same pass have given back
 STALE_S = 86_400.0  # a part file of this age has no writer
 
 
@@ -65,10 +68,13 @@ class DownloadRun:
         stop: threading.Event | None = None,
         dry_run: bool = False,
         account: bool = True,
+        joined: Joined | None = None,
     ) -> None:
-        """`account=False`: a later step under the same run id will write the files of the run folder."""
+        """`account=False`: a later step under the same run id will write the files of the run folder. `joined`: another
+        process leads the run."""
         self.services, self.kind, self.scope, self.dry_run = services, kind, scope or {}, dry_run
-        self._accounts = account and not dry_run
+        self._joined = joined
+        self._accounts = account and not dry_run and joined is None
         self.config = services.config
         self.run_id = run_id or self.config.run_id or str(ULID())
         self.config_hash = config_hash(self.config)
@@ -77,7 +83,7 @@ class DownloadRun:
         self.resolvers = self._resolvers_of(self.config)
         self._clock = SystemClock()
         self._pdfs = PdfInspector()
-        self._taken_urls: dict[str, str] = {}  # kept when a reload replaces the pipeline
+        self._taken_urls = {} if joined is None else joined.taken_urls  # kept when a reload replaces the pipeline
         self._reload: Callable[[], ContentDownloadConfig] | None = None
         self._dispatcher: Dispatcher | None = None
 
@@ -85,25 +91,31 @@ class DownloadRun:
         catalog = self.services.catalog
         catalog.patience.end_with(self.stop)
         before = catalog.run(self.run_id)
-        cut_off = before is not None and was_cut_off(catalog, before)
-        if before and cut_off and run_files.lines_are_missing(catalog, self.folder, self.run_id):
-            log.info("the end of the manifest of run %s is missing; it is rebuilt from the catalog", self.run_id)
-            with suppress(FileHeld):  # still being written, so the run was not cut off
-                run_files.rebuild_lines(catalog, self.folder, before)
-        catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
+        if self._joined is None:
+            self._begin(before)
         self._first_hash = self.config_hash if before is None else before.config_hash
-        for owner in catalog.lease_owners():
-            if process_is_gone(owner):
-                given_back = catalog.release_owner(owner)
-                catalog.free_groups(owner)
-                log.info("took back %d works from a process that has ended (%s)", given_back, owner)
-        delete_files(self.services.store, stale_parts(self.services.store, STALE_S))
         self._sinks = SinkSet([] if self.dry_run else self._open_sinks())
         self._recorder = Recorder(catalog, self._sinks, self.services.store)
         self._note_configuration()
         self._recorder.__enter__()
         self.driver = self.services.driver(self._recorder.record, self.run_id, self.stop)
         return self
+
+    def _begin(self, before: Run | None) -> None:
+        """Open the run in the catalog, complete what an earlier process has left of it, and take back what ended ones hold."""
+        catalog = self.services.catalog
+        cut_off = before is not None and was_cut_off(catalog, before)
+        if before and cut_off and run_files.lines_are_missing(catalog, self.folder, self.run_id):
+            log.info("the end of the manifest of run %s is missing; it is rebuilt from the catalog", self.run_id)
+            with suppress(FileHeld):  # still being written, so the run was not cut off
+                run_files.rebuild_lines(catalog, self.folder, before)
+        catalog.start_run(self.run_id, self.kind, self.config_hash, self.scope)
+        for owner in catalog.lease_owners():
+            if process_is_gone(owner):
+                given_back = catalog.release_owner(owner)
+                catalog.free_groups(owner)
+                log.info("took back %d works from a process that has ended (%s)", given_back, owner)
+        delete_files(self.services.store, stale_parts(self.services.store, STALE_S))
 
     def __exit__(self, *_: object) -> None:
         self._recorder.__exit__()
@@ -121,7 +133,8 @@ class DownloadRun:
 
     def list_works(self, source: Source, collected: Collected, **selection: Any) -> Iterator[Work]:
         """List the works of a source under this run's settings. `selection`: as for `sources.listing.list_works`."""
-        return list_works(source, self.config.openalex, self.driver, collected, **selection)
+        contact = self.config.http.contact_email
+        return list_works(source, self.config.openalex, self.driver, collected, contact=contact, **selection)
 
     def collect(self, works_filter: str, collected: Collected | None = None) -> Iterator[Work]:
         """List the works of a filter, and raise the error that ends the list early. `collected` counts them."""
@@ -160,26 +173,43 @@ class DownloadRun:
         """Make one pass over the due works of a scope, or of all. Succeeds with what is finished or parked. `keep_on`: wait for
         more when nothing is due, until `stop` is set."""
 
-        def progress(now: Progress) -> None:
-            self._reload_if_requested()
-            on_progress(now)
+        scope, deadline_s = scope or WorkScope(), deadline_s or self.config.download.deadline_s
+        counts = partial(self.services.catalog.queue_counts, scope.year, scope.run_id)
+        alone = self._joined is not None or self.dry_run or keep_on or type(self) is not DownloadRun
+        count = 1 if alone else wanted_processes(self.config, lambda: counts().queued_due)
+        workers = shares(self.config.workers, count) if self._joined is None else [self._joined.workers]
+        works = [None] * count if max_works is None else shares(max_works, count)
+        orders = [
+            Order(self.config.model_dump(), self.run_id, self.kind, scope, threads, deadline_s, most)
+            for threads, most in zip(workers[1:], works[1:], strict=True)
+        ]
+        with EngineProcesses(orders, self.services.catalog, self.stop, self._taken_urls) as others:
+            last: list[Progress] = []
 
-        self._limit_resolvers()
-        self._dispatcher = Dispatcher(
-            self.services.client,
-            self.services.catalog,
-            self._pipeline(),
-            self._recorder,
-            scope or WorkScope(),
-            workers=self.config.workers,
-            run_id=self.run_id,
-            config_hash=self.config_hash,
-            policies=self._request_policies(),
-            next_seq=self.services.next_seq,
-            stop=self.stop,
-            on_progress=progress,
-        )
-        return self._dispatcher.run(deadline_s or self.config.download.deadline_s, max_works, keep_on)
+            def progress(now: Progress) -> None:
+                if (config := self._reload_if_requested()) is not None:
+                    others.reload(config)
+                last[:] = [now]
+                on_progress(others.progress(now))
+
+            self._limit_resolvers()
+            self._dispatcher = Dispatcher(
+                self.services.client,
+                self.services.catalog,
+                self._pipeline(),
+                self._recorder,
+                scope,
+                workers=workers[0],
+                run_id=self.run_id,
+                config_hash=self.config_hash,
+                policies=self._request_policies(),
+                next_seq=self.services.next_seq,
+                stop=self.stop,
+                on_progress=progress,
+                look_s=LOOK_S if count == 1 and self._joined is None else _LOOK_OFTEN_S,
+            )
+            result = self._dispatcher.run(deadline_s, works[0], keep_on)
+            return others.result(result, on_progress, *last)
 
     def reload_with(self, load: Callable[[], ContentDownloadConfig]) -> None:
         """Reload the configuration at the next progress report (SIGHUP). If loading fails, nothing changes."""
@@ -219,15 +249,16 @@ class DownloadRun:
         rates = {resolver.name: resolver.own_rate for resolver in self.resolvers}
         self.services.limiter.limit_resolvers({name: rate for name, rate in rates.items() if rate is not None})
 
-    def _reload_if_requested(self) -> None:
+    def _reload_if_requested(self) -> ContentDownloadConfig | None:
+        """Returns the new configuration, if there is one."""
         load, self._reload = self._reload, None
         if load is None or self._dispatcher is None:
-            return
+            return None
         try:
             config = load()
         except Exception as error:
             log.warning("the configuration was not reloaded: %s", error)
-            return
+            return None
         self.config, self.config_hash = config, config_hash(config)
         self._note_configuration()
         self.resolvers = self._resolvers_of(config)
@@ -236,6 +267,7 @@ class DownloadRun:
         self._limit_resolvers()
         self._dispatcher.replace_rules(self._pipeline(), self._request_policies(), config_hash=self.config_hash)
         log.info("configuration reloaded; works in progress keep the plan they began with")
+        return config
 
     def _note_configuration(self) -> None:
         """Rows of the run name the configuration that it began with; records made under another one carry its hash."""

@@ -1,4 +1,4 @@
-"""Where works come from: the OpenAlex API, its snapshot, files of ids, files of URLs. Each reports the records that it skips.
+"""Where works come from: the OpenAlex API, its snapshot, lists of references or URLs. Each reports the records that it skips.
 
 Nothing here opens a connection or a file: the API is a set of generators that yield Requests, the readers take lines.
 """
@@ -17,6 +17,7 @@ class SetAside:
     where: str  # `line 12`, or the record's id, or its place on the page
     reason: str
     text: str = ""
+    line: int | None = None  # of the input, where that has lines
 
 
 class SourceError(ExplainedError):

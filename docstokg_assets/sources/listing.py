@@ -1,4 +1,4 @@
-"""List works from the OpenAlex API, its snapshot, a file of identifiers or a file of URLs, for the CLI and for Dagster.
+"""List works from the OpenAlex API, its snapshot, a list of references or a file of URLs, for the CLI and for Dagster.
 
 A listing counts what came, knows how far it got so that it can be continued, collects the records that cannot become works,
 and keeps what came before its source failed. Pages, parts and lines are read by the modules beside this one.
@@ -11,7 +11,7 @@ import hashlib
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import Literal, TypeVar
 
@@ -20,14 +20,18 @@ from docstokg_assets.domain.works import Work
 from docstokg_assets.sources import RequestRefused, SetAside, SourceError
 from docstokg_assets.sources import openalex_api as oa
 from docstokg_assets.sources.delta import Way
-from docstokg_assets.sources.files import read_ids, read_urls
+from docstokg_assets.sources.files import read_urls
+from docstokg_assets.sources.inputs import Input, References, key_of, unique_identifiers
 from docstokg_assets.sources.local_filter import LocalFilter
+from docstokg_assets.sources.pmids import convert_pmids
+from docstokg_assets.sources.references import read_references
+from docstokg_assets.sources.selection import WorkFilter
 from docstokg_assets.sources.settings import OpenAlexSettings
 from docstokg_assets.sources.snapshot import Snapshot
 from resources.catalog import rows as catalog_rows
 from resources.catalog.catalog import Catalog
 from resources.catalog.checked import Listing
-from resources.folders import FolderError, ReadFolder, read_lines
+from resources.folders import FolderError, ReadFolder, decode_text, read_bytes, text_lines
 from resources.http.attempts import AttemptLog
 from resources.http.client import HttpClient
 from resources.http.errors import HttpError, Interrupted
@@ -69,15 +73,21 @@ class Source:
     value: str
     identifiers: Sequence[Identifier] = ()
     works: Sequence[Work] = ()
-    set_aside: Sequence[SetAside] = ()
+    inputs: Sequence[Input] = ()  # the entries of the list, as given
+    format: str = ""  # of the list, in words
+    keep: WorkFilter | None = None  # which of the works of a list are wanted
 
     @classmethod
-    def from_lines(cls, kind: Literal["ids", "urls"], name: str, lines: Iterable[str]) -> Source:
-        if kind == "urls":
-            works, aside = read_urls(lines)
-            return cls(kind, name, works=works, set_aside=aside)
-        identifiers, aside = read_ids(lines)
-        return cls(kind, name, identifiers=identifiers, set_aside=aside)
+    def from_list(cls, kind: Literal["ids", "urls"], name: str, *lists: References) -> Source:
+        """The works that the entries of one or more lists name, each once."""
+        inputs = tuple(one for each in lists for one in each.inputs)
+        works = {one.work.work_id: one.work for one in reversed(inputs) if one.work is not None}
+        format = ", ".join(dict.fromkeys(each.format for each in lists))
+        return cls(kind, name, tuple(unique_identifiers(inputs)), tuple(reversed(works.values())), inputs, format)
+
+    @property
+    def set_aside(self) -> list[SetAside]:
+        return [one.as_set_aside() for one in self.inputs if one.reason is not None]
 
     @classmethod
     def configured(cls, settings: OpenAlexSettings) -> Source:
@@ -92,10 +102,17 @@ class Source:
         file = settings.ids_file if settings.source == "ids" else settings.urls_file
         assert file is not None  # validated by the settings
         try:
-            return cls.from_lines(settings.source, str(file), read_lines(file))
+            return cls.from_list(settings.source, str(file), read_list(settings.source, str(file), read_bytes(file)))
         except OSError as error:
             remedy = f"Correct openalex.{settings.source}_file."
             raise FolderError(f"{file} cannot be read: {error.strerror}. {remedy}") from None
+
+
+def read_list(kind: Literal["ids", "urls"], name: str, data: bytes, column: str | None = None) -> References:
+    """The entries of a file. Raises SourceError where it is no list."""
+    if kind == "urls":
+        return read_urls(text_lines(decode_text(data)), name)
+    return read_references(data, name, column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +129,7 @@ class Collected:
 
     A listing that broke off can be continued: a query from the page `cursor`, a listing by days (of publication in a
     year's list, of update in a snapshot) after the day `through`, up to which all works were handed on. `error` is the
-    failure that ended it early.
+    failure that ended it early. `work_ids` and `left_out` say what became of the identifiers of a list.
     """
 
     works: int = 0
@@ -123,6 +140,8 @@ class Collected:
     works_through: int = 0  # works up to `through`
     set_aside: list[SetAside] = field(default_factory=list)
     error: SourceError | HttpError | None = None
+    work_ids: dict[tuple[str, str], str] = field(default_factory=dict)  # by `inputs.key_of`
+    left_out: dict[tuple[str, str], str] = field(default_factory=dict)  # the reason
 
 
 def list_works(
@@ -134,6 +153,7 @@ def list_works(
     year: int | None = None,
     changed: ChangedSince | None = None,
     with_unknown: bool = False,
+    contact: str | None = None,
 ) -> Iterator[Work]:
     """Yield the works of a source, of one year or of all, continuing where `collected` says.
 
@@ -151,7 +171,7 @@ def list_works(
                 keep = LocalFilter(settings.with_types(settings.filter))
                 works = works_of_snapshot(open_snapshot(settings), year, since, keep, collected)
             case "ids":
-                works = works_of_ids(driver, openalex_api(settings), source.identifiers, collected)
+                works = works_of_ids(driver, openalex_api(settings), source, collected, contact)
         for work in works:
             if queried and settings.max_works is not None and collected.works >= settings.max_works:
                 collected.cursor = None
@@ -241,16 +261,47 @@ def works_of_snapshot(
 
 
 def works_of_ids(
-    driver: BlockingDriver, api: oa.OpenAlexApi, identifiers: Iterable[Identifier], collected: Collected
+    driver: BlockingDriver, api: oa.OpenAlexApi, source: Source, collected: Collected, contact: str | None = None
 ) -> Iterator[Work]:
-    """Yield the works behind identifiers; those that OpenAlex does not know are made from the identifier alone."""
+    """Yield the works behind identifiers, then those of URLs. One that OpenAlex does not know is made from the identifier, and
+    what its entry says about it. `collected` learns what each identifier became."""
+    given = {key_of(one.identifier): one for one in reversed(source.inputs) if one.identifier is not None}
+    asked: dict[Identifier, list[Identifier]] = {}
+    for identifier, known in convert_pmids(driver.ask, source.identifiers, contact):
+        asked.setdefault(known, []).append(identifier)
     seen: set[str] = set()
-    for batch in oa.id_batches(identifiers):
+    for batch in oa.id_batches(asked):
         collected.pages += 1
-        for work in driver.ask(api.by_ids(batch)):
-            if work.work_id not in seen:
+        for known, work in zip(batch, driver.ask(api.by_ids(batch)), strict=True):
+            if work is not None and work.title is None and (entry := given.get(key_of(asked[known][0]))) is not None:
+                work = replace(work, title=entry.title, year=work.year or entry.year)
+            if _note_found(asked[known], work, source, given, collected) and work and work.work_id not in seen:
                 seen.add(work.work_id)
                 yield work
+    yield from (work for work in source.works if work.work_id not in seen)
+
+
+def _note_found(
+    identifiers: Sequence[Identifier],
+    work: Work | None,
+    source: Source,
+    given: Mapping[tuple[str, str], Input],
+    collected: Collected,
+) -> bool:
+    """Record which work the identifiers name; returns whether it is wanted. If not, their entries are set aside."""
+    reason: str | None = "neither PubMed Central's id converter nor OpenAlex knows this PMID"
+    if work is not None:
+        reason = source.keep.excludes(work) if source.keep is not None else None
+    for identifier in identifiers:
+        key = key_of(identifier)
+        if reason is None and work is not None:
+            collected.work_ids[key] = work.work_id
+        else:
+            entry = given.get(key)
+            collected.left_out[key] = reason or ""
+            where, shown = (f"line {entry.line}", entry.text) if entry else (identifier.value, identifier.value)
+            collected.set_aside.append(SetAside(where, reason or "", shown, entry.line if entry else None))
+    return reason is None
 
 
 def in_batches(works: Iterable[Work], *, local: bool = False) -> Iterator[list[Work]]:

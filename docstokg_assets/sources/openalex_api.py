@@ -112,8 +112,9 @@ class OpenAlexApi:
         except UnreadableRecord:
             return None
 
-    def by_ids(self, batch: Sequence[Identifier]) -> Generator[Request, Response, tuple[Work, ...]]:
-        """The works of one batch of `id_batches`, in its order; what OpenAlex does not know is made from the id."""
+    def by_ids(self, batch: Sequence[Identifier]) -> Generator[Request, Response, tuple[Work | None, ...]]:
+        """The works of one batch of `id_batches`, in its order; what OpenAlex does not know is made from the id, except for a
+        PMID, from which nothing can be found: None."""
         known: dict[str, Work] = {}
         if len(batch) == 1:
             work = yield from self.singleton(batch[0])
@@ -124,7 +125,7 @@ class OpenAlexApi:
         for number in range(1, 4):
             page = self._read_page((yield self._request(f"{url}&page={number}")))
             for work in page.works:
-                for value in (work.work_id, work.doi, work.pmcid):
+                for value in (work.work_id, work.doi, work.pmcid, work.pmid):
                     known.setdefault((value or "").lower(), work)
             if page.raw_count < MAX_PER_PAGE:
                 break
@@ -212,7 +213,7 @@ def _lookup(identifier: Identifier) -> tuple[str, str]:
     """The filter field and the value under which OpenAlex knows an identifier."""
     if identifier.kind == "arxiv":  # DataCite, and so OpenAlex, knows a paper of arXiv by this DOI
         return "doi", f"10.48550/arxiv.{arxiv_without_version(identifier.value)}"
-    return {"pmcid": "ids.pmcid"}.get(identifier.kind, identifier.kind), identifier.value
+    return {"pmcid": "ids.pmcid", "pmid": "ids.pmid"}.get(identifier.kind, identifier.kind), identifier.value
 
 
 def _as_asked(work: Work, identifier: Identifier) -> Work:

@@ -59,7 +59,8 @@ class OpenAlexSettings(Section):
     first_year: int = Field(2015, ge=1000, le=9999, description="first publication year that has a partition")
     max_works: int | None = Field(None, ge=1, description="most works of a year, or of a query; all when not set")
     ids_file: Path | None = Field(
-        None, description="for source `ids`: OpenAlex ids, DOIs, arXiv ids, PMCIDs, one a line"
+        None,
+        description="for source `ids`: a list of works (BibTeX, RIS, nbib, CSV, Excel, CSL-JSON, or text with ids)",
     )
     urls_file: Path | None = Field(None, description="for source `urls`: one URL a line")
     snapshot: str | None = Field(

@@ -141,7 +141,7 @@ def test_a_line_that_is_no_id_is_set_aside_with_its_number(box: Sandbox, place: 
     ended = content(*place.arguments("--ids", str(ids)))
     assert ended.code == 3
     for line in ("line 3: ", "line 5: ", "line 6: "):
-        assert f"skipped: {line}neither OpenAlex id, DOI, arXiv id nor PMCID" in ended.err
+        assert f"skipped: {line}no identifier found" in ended.err
     assert "'12345'" in ended.err and "\x1b" not in ended.err
     assert outcomes(place)[gold.id][0] == "success"
     assert [item.partition(":")[0] for (item,) in place.rows("SELECT item FROM set_aside")] == [
@@ -245,15 +245,24 @@ def test_help_shows_whole_option_names_on_eighty_columns(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say which works: --query"),
-        (("--ids", "ids.txt", "--query", "a:b"), "give one of --query, --ids and --urls, not 2 of them"),
+        ((), "say which works: content pull 10.1038"),
+        (
+            ("--ids", "ids.txt", "--query", "a:b"),
+            "give one of --query, --ids and --urls, not --query and identifiers together",
+        ),
         (("--query", "climate"), "'climate' is neither an OpenAlex filter (name:value,name:value) nor a file of ids"),
         (("--ids", "missing.txt"), "missing.txt cannot be read: No such file or directory. Give a file"),
         (("--urls", "."), ". cannot be read: Is a directory"),
         (("--ids", "nul\0byte"), "cannot be read: embedded null byte"),
-        (("--ids", "empty.txt"), "empty.txt is empty; give an OpenAlex id, DOI, arXiv id or PMCID per line"),
-        (("--urls", "empty.txt"), "empty.txt is empty; give a URL per line"),
-        (("--ids", "garbage.bin"), "of garbage.bin is an OpenAlex id, DOI, arXiv id or PMCID; give one per line"),
+        (
+            ("--ids", "empty.txt"),
+            "empty.txt is empty: there is no entry. Give a DOI, OpenAlex id, arXiv id, PMID, PMCID or URL",
+        ),
+        (("--urls", "empty.txt"), "empty.txt is empty: there is no entry. Give a URL"),
+        (
+            ("--ids", "garbage.bin"),
+            "of garbage.bin (read as text) has a DOI, OpenAlex id, arXiv id, PMID, PMCID or URL",
+        ),
         (("--query", "topics.id:,type:article"), "'topics.id:' is not a filter; write for example"),
         (("--query", "a:b", "--workers", "0"), "workers: must be greater than or equal to 1"),
         (("--query", "a:b", "--resolver-order", "arxive"), "there is no resolver arxive; did you mean arxiv?"),

@@ -24,7 +24,7 @@ NEXT = Pause(1.0, "a", Reason.BACKOFF)
 class FakeClient:
     def __init__(self, reply: Any = "reply", held: bool = False) -> None:
         self.limiter, self.reply, self.cut = FakeLimiter(), reply, threading.Event()
-        self.wire = SimpleNamespace(interrupt=self.cut.set, crawlers=dict)
+        self.wire = SimpleNamespace(watchdog=SimpleNamespace(cut_all=self.cut.set, crawlers=dict))
         self.held = held
 
     def send(self, *_: Any) -> Any:
@@ -95,7 +95,8 @@ def test_waking_ends_the_wait_without_an_event() -> None:
 def test_others_take_the_place_of_a_worker_whose_answer_crawls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_LOOK_S", 0.0)
     client, slow, given_up = FakeClient(held=True), dict[int, Any](), list[Any]()
-    client.wire.crawlers, client.wire.give_up = lambda: slow, lambda *what: given_up.append(what)
+    watchdog = client.wire.watchdog
+    watchdog.crawlers, watchdog.give_up = lambda: slow, lambda *what: given_up.append(what)
     pool = WorkerPool(cast("Any", client), 1, SystemClock())
     pool.start(lambda *_: NEXT)
     allowance, tasks = client.limiter.policy_for("a", "metadata"), [task() for _ in range(66)]

@@ -1,4 +1,4 @@
-"""Files of identifiers and of URLs."""
+"""Files of URLs, and works of which only an identifier is known."""
 
 from __future__ import annotations
 
@@ -7,36 +7,15 @@ import re
 import pytest
 
 from docstokg_assets.domain.identifiers import Identifier
-from docstokg_assets.sources.files import read_ids, read_urls, work_from_identifier
+from docstokg_assets.domain.works import Work
+from docstokg_assets.sources.files import read_urls, work_from_identifier
+from docstokg_assets.sources.listing import Source
 
 
-@pytest.mark.requirement("SRC-2")
-def test_a_mixed_file_is_read_line_by_line() -> None:
-    lines = [
-        "\ufeffW1\r\n",
-        "\n",
-        "# mine\n",
-        "https://doi.org/10.5555/Abc\n",
-        "10.5555/aBC",
-        " arXiv:2401.00001 ",
-        "PMC5",
-    ]
-    found, aside = read_ids(lines)
-    assert found == [
-        Identifier("openalex", "W1"),
-        Identifier("doi", "10.5555/Abc"),
-        Identifier("arxiv", "2401.00001"),
-        Identifier("pmcid", "PMC5"),
-    ]
-    assert aside == []
-
-
-@pytest.mark.requirement("SRC-3")
-def test_a_line_that_is_no_identifier_is_set_aside_with_its_number() -> None:
-    found, (aside,) = read_ids(["W1", "", "what is this?\x00", "W2"])
-    assert [identifier.value for identifier in found] == ["W1", "W2"]
-    assert (aside.where, aside.text) == ("line 3", "what is this?")
-    assert "DOI" in aside.reason
+def made_from(identifier: Identifier) -> Work:
+    made = work_from_identifier(identifier)
+    assert made is not None
+    return made
 
 
 @pytest.mark.requirement("SRC-2")
@@ -54,22 +33,20 @@ def test_a_line_that_is_no_identifier_is_set_aside_with_its_number() -> None:
 def test_an_identifier_alone_makes_a_work_with_a_name_that_is_safe_in_paths(
     identifier: Identifier, work_id: str
 ) -> None:
-    made = work_from_identifier(identifier).work_id
+    made = made_from(identifier).work_id
     assert re.fullmatch(work_id, made)
     assert re.fullmatch(r"[A-Za-z0-9.-]{1,80}", made)
 
 
 @pytest.mark.requirement("SRC-2")
 def test_dois_that_differ_in_case_are_one_work_and_those_that_only_look_alike_are_two() -> None:
-    names = [
-        work_from_identifier(Identifier("doi", doi)).work_id for doi in ("10.5555/A-b", "10.5555/a-B", "10.5555/a(b")
-    ]
+    names = [made_from(Identifier("doi", doi)).work_id for doi in ("10.5555/A-b", "10.5555/a-B", "10.5555/a(b")]
     assert names[0] == names[1] != names[2]
 
 
 @pytest.mark.requirement("SRC-2")
 def test_a_file_of_urls_makes_a_work_of_each() -> None:
-    works, aside = read_urls(
+    read = read_urls(
         [
             "# seen",
             "https://press.example/a/?utm_source=x",
@@ -78,6 +55,8 @@ def test_a_file_of_urls_makes_a_work_of_each() -> None:
             "https://doi.org/10.5555/1",
         ]
     )
+    source = Source.from_list("urls", "urls.txt", read)
+    works, aside = source.works, source.set_aside
     assert [work.urls for work in works] == [("https://press.example/a/?utm_source=x",), ("https://doi.org/10.5555/1",)]
     assert all(re.fullmatch(r"url-[0-9a-f]{12}", work.work_id) for work in works)
     assert works[1].doi == "10.5555/1"

@@ -23,6 +23,7 @@ from docstokg_assets.sources.listing import (
     continue_query,
     in_batches,
     list_works,
+    read_list,
 )
 from docstokg_assets.sources.settings import OpenAlexSettings
 from resources.catalog.catalog import Catalog
@@ -177,7 +178,9 @@ def test_only_the_months_after_the_last_finished_one_are_listed() -> None:
 
 @pytest.mark.requirement("SRC-2")
 def test_urls_have_no_year_and_come_with_the_newest_one_alone() -> None:
-    source = Source.from_lines("urls", "urls.txt", ["https://press.example/a.pdf", "ftp://no"])
+    source = Source.from_list(
+        "urls", "urls.txt", read_list("urls", "urls.txt", b"https://press.example/a.pdf\nftp://no")
+    )
     for with_unknown in (True, False):
         collected = Collected()
         works = list_works(source, SETTINGS, Web().driver(), collected, year=2024, with_unknown=with_unknown)

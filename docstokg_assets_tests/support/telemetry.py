@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from resources.catalog.catalog import Catalog
-from resources.catalog.rows import Batch, Entry, Finished, NewItem, entry_to_row
+from resources.catalog.rows import Batch, Entry, Finished, NewItem, entry_of, entry_to_row
 from resources.lake.bucket import LakeBucket
 from resources.lake.files import LakeFiles, LakeFolder
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason, Status
@@ -157,7 +157,7 @@ def make_finished() -> Callable[..., Finished]:
 @pytest.fixture
 def make_entry() -> Callable[..., Entry]:
     """The work's row of the catalog, settled at a moment."""
-    return lambda work, at=0.0: Entry.from_row(entry_to_row(work, at, 0))
+    return lambda work, at=0.0: Entry.from_row(entry_to_row(entry_of(work, at, 0)))
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
+import itertools
 import os
 import secrets
 import stat
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -43,23 +45,27 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class PartFile:
     """A file that is being written, under a name that no reader uses: in the folder of its target, or on the same disk."""
 
-    def __init__(self, path: Path, folder: int, fd: int) -> None:
+    def __init__(self, path: Path, folder: int, fd: int, *, owns_folder: bool = True) -> None:
         self.path = path
         self.bytes_written = 0
         self._folder: int | None = folder  # held open, so that the part is found again whatever happens to the path
+        self._owns_folder = owns_folder  # and closed with the part
         self._fd: int | None = fd
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunk: bytes | memoryview) -> None:
         """Write all of `chunk` at once, unbuffered. On failure nothing is left behind."""
-        remaining = memoryview(chunk)
+        size = len(chunk)
         with self._opened() as (_, fd):
-            while remaining:
-                remaining = remaining[os.write(fd, remaining) :]
-        self.bytes_written += len(chunk)
+            written = os.write(fd, chunk)
+            while written < size:
+                written += os.write(fd, memoryview(chunk)[written:])
+        self.bytes_written += size
 
-    def move_to(self, folder: int, name: str, *, note: bytes = b"", by: str = "", replace: bool = False) -> None:
+    def move_to(
+        self, folder: int, name: str, *, note: bytes = b"", by: str = "", replace: bool = False, sync: bool = True
+    ) -> None:
         """Sync the bytes to the disk, rename, then sync the folder; the part is then closed. Without `replace` a name that is
-        taken stays as it is (FileExistsError), and so does the part."""
+        taken stays as it is (FileExistsError), and so does the part. Without `sync` the caller syncs the folder."""
         with self._opened() as (own_folder, fd):
             for attribute, value in ((_NOTE, note), (_BY, by.encode())):
                 with suppress(OSError):  # not every file system keeps them, or as many bytes
@@ -70,7 +76,8 @@ class PartFile:
                 os.replace(self.path.name, name, src_dir_fd=own_folder, dst_dir_fd=folder)
             else:
                 rename_new(self.path.name, name, own_folder, folder)
-            os.fsync(folder)
+            if sync:
+                os.fsync(folder)
         self._close()
 
     def reader(self) -> BufferedReader:
@@ -99,10 +106,10 @@ class PartFile:
             raise _store_error(self.path, error) from error
 
     def _close(self) -> None:
-        fds, self._folder, self._fd = (self._folder, self._fd), None, None
-        for fd in fds:
-            if fd is not None:
-                os.close(fd)
+        folder, fd, self._folder, self._fd = self._folder, self._fd, None, None
+        for opened in (fd, folder if self._owns_folder else None):
+            if opened is not None:
+                os.close(opened)
 
 
 class FileSystemStore(ArtifactStore):
@@ -110,24 +117,34 @@ class FileSystemStore(ArtifactStore):
 
     def __init__(self, root: Path, layout: str = "readable") -> None:
         self.root, self.layout = root, layout
+        self._kept_open = _KeptOpen(root)
+        self._token, self._numbers = secrets.token_hex(12), itertools.count()  # together unique among all processes
         with translate_errors(OSError, partial(_store_error, root)):
             root.mkdir(parents=True, exist_ok=True)
         self.begin("").discard()  # a root that cannot be written to is known now, not after the first download
 
     def begin(self, folder: str) -> PartFile:
-        name = PART_PREFIX + secrets.token_hex(12)
+        name = f"{PART_PREFIX}{self._token}-{os.getpid()}-{next(self._numbers)}"
         relative_path = "/".join(filter(None, (CAS if self.layout == CAS else folder, name)))
         with self._at(relative_path, create=True) as (opened, name):
             fd = os.open(name, _NEW_FILE, 0o666, dir_fd=opened)
-            return PartFile(self.root / relative_path, os.dup(opened), fd)
+            owns = not self._kept_open.has(opened)
+            return PartFile(self.root / relative_path, os.dup(opened) if owns else opened, fd, owns_folder=owns)
 
-    def _keep(self, part: PartFile, place: str, sha256: str, note: bytes, by: str, *, replace: bool) -> None:
+    def _keep(
+        self, part: PartFile, place: str, sha256: str, note: bytes, by: str, *, replace: bool, durable: bool
+    ) -> None:
         """A symbolic link that has the name is not followed: it takes the name as a file does."""
         with self._at(place, create=True) as (folder, name):
             try:
-                part.move_to(folder, name, note=note, by=by, replace=replace)
+                part.move_to(folder, name, note=note, by=by, replace=replace, sync=durable)
             except FileExistsError as error:
                 raise NameTaken(self.root / place) from error
+
+    def sync(self, paths: Iterable[str]) -> None:
+        for folder in {path.rpartition("/")[0] for path in paths}:
+            with suppress(FileNotFoundError), self._at(f"{folder}/-" if folder else "-") as (opened, _):
+                os.fsync(opened)
 
     def creator_of(self, path: str) -> Creator | None:
         with suppress(OSError, UnicodeDecodeError):
@@ -225,18 +242,59 @@ class FileSystemStore(ArtifactStore):
         FileNotFoundError stays as it is, unless the folder was to be created."""
         *folders, name = names_of(relative_path)
         try:
+            known = self._kept_open.find(folders[0]) if len(folders) == 1 else None
+            if known is not None:
+                yield known, name
+                return
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 for step in folders:
                     parent, folder = folder, _step_into(folder, step, create)
                     os.close(parent)
+                if create and len(folders) == 1:
+                    self._kept_open.add(folders[0], folder)
                 yield folder, name
             finally:
-                os.close(folder)
+                if not self._kept_open.has(folder):
+                    os.close(folder)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not create:
                 raise
             raise _store_error(self.root / relative_path, error) from error
+
+
+class _KeptOpen:
+    """The folders right under the root that files are written to, opened once: to open them again for every file costs more than
+    to write it. One that was moved away or replaced meanwhile is not found, and is opened anew."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        self._known: dict[str, tuple[int, int, int]] = {}  # name -> descriptor, device, inode
+        self._fds: set[int] = set()
+        weakref.finalize(self, _close_all, self._fds)
+
+    def find(self, name: str) -> int | None:
+        if (known := self._known.get(name)) is None:
+            return None
+        try:
+            there = os.lstat(f"{self._root}/{name}")
+        except OSError:
+            return None
+        return known[0] if (there.st_dev, there.st_ino) == known[1:] else None
+
+    def add(self, name: str, fd: int) -> None:
+        """Keep a folder. The one that had the name before stays open: another thread may be using it."""
+        status = os.fstat(fd)
+        self._fds.add(fd)
+        self._known[name] = fd, status.st_dev, status.st_ino
+
+    def has(self, fd: int) -> bool:
+        return fd in self._fds
+
+
+def _close_all(fds: set[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 _durable: set[tuple[int, int]] = set()  # folders whose entry in their parent this process has synced to the disk

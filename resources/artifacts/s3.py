@@ -129,7 +129,9 @@ class S3Store(Bucket, ArtifactStore):
     def begin(self, folder: str) -> PartFile:
         return self._spool.begin(folder)
 
-    def _keep(self, part: PartFile, place: str, sha256: str, note: bytes, by: str, *, replace: bool) -> None:
+    def _keep(
+        self, part: PartFile, place: str, sha256: str, note: bytes, by: str, *, replace: bool, durable: bool
+    ) -> None:
         metadata = {"sha256": sha256} if replace else {"sha256": sha256, "by": by, "part": part.path.name}
         with part.reader() as body, self._translated(place):
             self._put(body, part.bytes_written, place, metadata, replace=replace)

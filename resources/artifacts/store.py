@@ -7,7 +7,7 @@ leaves the given name to the catalog. Either leaves what is in quarantine under 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from resources.errors import ExplainedError
@@ -72,9 +72,12 @@ class ArtifactStore(Protocol):
     def begin(self, folder: str) -> PartFile:
         """A new part in this folder, which is created when it is missing."""
 
-    def commit(self, part: PartFile, path: str, sha256: str, note: bytes = b"", by: str = "") -> Stored:
+    def commit(
+        self, part: PartFile, path: str, sha256: str, note: bytes = b"", by: str = "", *, durable: bool = True
+    ) -> Stored:
         """Give the part, whose bytes have this hash, its final name: `path`, or in layout `cas` the one made of the hash. When
-        this returns, the file survives a loss of power; before, there is none. A name is made and never replaced, whatever
+        this returns, the file survives a loss of power; before, there is none. Not `durable`: its bytes do, its name only after
+        `sync`, which serves many files at once. A name is made and never replaced, whatever
         happens between two steps of this (NameTaken); only a file that is named by its hash replaces what was there, which
         had the same bytes or was damaged. The note is kept with the file where that costs next to nothing, else it is
         dropped, and always for a name by hash, which may be of several works; `by` is the process that made the name."""
@@ -82,7 +85,7 @@ class ArtifactStore(Protocol):
             place = final_path(self.layout, path, sha256)
             by_hash = self.layout == CAS or names_of(path)[0] == QUARANTINE
             note, by = (b"", "") if by_hash else (note, by)
-            self._keep(part, place, sha256, note, by, replace=by_hash)
+            self._keep(part, place, sha256, note, by, replace=by_hash, durable=durable)
         except NameTaken:
             raise
         except BaseException:
@@ -90,8 +93,14 @@ class ArtifactStore(Protocol):
             raise
         return Stored(place, part.bytes_written, own=not by_hash)
 
-    def _keep(self, part: PartFile, place: str, sha256: str, note: bytes, by: str, *, replace: bool) -> None:
+    def _keep(
+        self, part: PartFile, place: str, sha256: str, note: bytes, by: str, *, replace: bool, durable: bool
+    ) -> None:
         """Store the part under this name. Without `replace` a name that is taken raises NameTaken."""
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Make the names of committed files durable, where `commit` left that to be done."""
+        return None
 
     def note_of(self, path: str) -> bytes | None:
         """The note of a file; None when there is no file, or it has none."""

@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Update, bindparam, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, insert, null, select, update
 from sqlalchemy import func as sql
 
 from resources.catalog import rows
 from resources.catalog.checked import Checked
+from resources.catalog.codec import to_json
 from resources.catalog.database import (
     insert_missing,
     now_of,
@@ -30,9 +31,10 @@ from resources.catalog.hosts import Hosts
 from resources.catalog.ingest import SAVE_RESULTS, Ingest, ingest_result_row
 from resources.catalog.names import Names
 from resources.catalog.numbers import begin_numbering, take_revisions
+from resources.catalog.prepared import PreparedStatement
 from resources.catalog.queries import Queries
 from resources.catalog.queue import Queue
-from resources.catalog.rows import Batch, Committed, Entry, Finished, Parked, Run, SetAside, to_json
+from resources.catalog.rows import Batch, Committed, Finished, Parked, Run, SetAside
 from resources.catalog.schema import artifacts, attempts, catalog_entries, queue, runs, set_aside
 from resources.catalog.spending import Spending
 from resources.records import Reason
@@ -44,12 +46,20 @@ def _change_artifacts(*columns: str) -> Update:
     return update(artifacts).where(*same).values({name: bindparam(f"new_{name}") for name in columns})
 
 
-_ADD_ATTEMPTS = insert_missing(attempts)
-_ADD_ARTIFACTS = insert_missing(artifacts)
-_LEARN_VALIDATORS = _change_artifacts("etag", "last_modified")
-_MOVE_ARTIFACTS = _change_artifacts("path")
-_SAVE_ENTRIES = upsert(catalog_entries, [c.name for c in catalog_entries.columns if not c.primary_key])
-_SETTLE = (
+_ADD_ATTEMPTS = PreparedStatement(insert_missing(attempts), rows.ATTEMPT_COLUMNS)
+_ADD_ARTIFACTS = PreparedStatement(insert_missing(artifacts), rows.ARTIFACT_COLUMNS)
+_LEARN_VALIDATORS = PreparedStatement(_change_artifacts("etag", "last_modified"))
+_MOVE_ARTIFACTS = PreparedStatement(_change_artifacts("path"))
+_SAVE_ENTRIES = PreparedStatement(
+    upsert(catalog_entries, [c.name for c in catalog_entries.columns if not c.primary_key]), rows.ENTRY_COLUMNS
+)
+_HELD = (
+    select(queue.c.work_id, queue.c.lease_owner, queue.c.plan_hash)
+    .where(queue.c.state == "leased", queue.c.work_id.in_(bindparam("ids", expanding=True)))
+    .order_by(queue.c.work_id)
+    .with_for_update()
+)
+_SETTLE = PreparedStatement(
     update(queue)
     .where(queue.c.work_id == bindparam("id"))
     .values(
@@ -60,8 +70,8 @@ _SETTLE = (
         plan_hash=sql.coalesce(bindparam("to_plan"), queue.c.plan_hash),
         tries=queue.c.tries + bindparam("more_tries"),
         wait_reason=bindparam("why"),
-        lease_owner=None,
-        lease_until=None,
+        lease_owner=null(),
+        lease_until=null(),
         updated_at=bindparam("at"),
     )
 )
@@ -90,20 +100,20 @@ class Catalog(Queue, Ingest, Hosts, Spending, Exports, Names, Checked, Queries):
             changed = [item for item in finished if not item.outcome.leaves_as_is and item.work_id not in kept]
             changed = [item for item in changed if item.result is None]
             numbers = take_revisions(connection, len(changed))
-            entries = [rows.entry_to_row(item, now, n) for item, n in zip(changed, numbers, strict=True)]
-            _execute(connection, _ADD_ATTEMPTS, [rows.attempt_to_row(record) for record in batch.attempts])
+            entries = [rows.entry_of(item, now, n) for item, n in zip(changed, numbers, strict=True)]
+            _ADD_ATTEMPTS.run(connection, [rows.attempt_to_row(record) for record in batch.attempts])
             files = [row for item in finished if item.work_id not in kept for row in rows.artifact_rows(item, now)]
-            again = len(files) - (connection.execute(_ADD_ARTIFACTS, files).rowcount if files else 0)
+            again = len(files) - _ADD_ARTIFACTS.run(connection, files)
             known = finished if again else [item for item in finished if item.outcome.leaves_as_is]
-            _execute(connection, _LEARN_VALIDATORS, [row for item in known for row in rows.validator_rows(item)])
+            _LEARN_VALIDATORS.run(connection, [row for item in known for row in rows.validator_rows(item)])
             moved = [row for item in finished if item.superseded for row in rows.artifact_rows(item, now)]
-            _execute(connection, _MOVE_ARTIFACTS, [rows.artifact_change(row, "path") for row in moved])
-            _execute(connection, _SAVE_ENTRIES, entries)
+            _MOVE_ARTIFACTS.run(connection, [rows.artifact_change(row, "path") for row in moved])
+            _SAVE_ENTRIES.run(connection, [rows.entry_to_row(entry) for entry in entries])
             settled = [_settled(item, plans, now) for item in finished]
-            _execute(connection, _SETTLE, settled + [_settled(item, plans, now) for item in parked])
+            _SETTLE.run(connection, settled + [_settled(item, plans, now) for item in parked])
         claims: list[Finished | Parked] = [*batch.finished, *batch.parked]
         lost = {item.work_id for item in claims if (item.work_id, item.owner) not in plans}
-        return Committed([Entry.from_row(row) for row in entries], sorted(lost), sorted(kept))
+        return Committed(entries, sorted(lost), sorted(kept))
 
     def add_set_aside(self, rows: Iterable[SetAside]) -> None:
         """Record items that could not be read."""
@@ -164,10 +174,10 @@ _Plans = Mapping[tuple[str, str], str]  # by (work, owner) for the works that th
 def _plans_of_held(connection: Connection, items: Sequence[Finished | Parked]) -> _Plans:
     """The current plans of the works that are still held by their owner. Locks them by id (see `_lock` in queue.py), so that an
     expired lease is not taken over while its work is being settled."""
-    held = (queue.c.state == "leased", queue.c.work_id.in_([item.work_id for item in items]))
-    statement = select(queue.c.work_id, queue.c.lease_owner, queue.c.plan_hash).where(*held)
-    statement = statement.order_by(queue.c.work_id).with_for_update()
-    return {(row.work_id, row.lease_owner): row.plan_hash for row in connection.execute(statement)}
+    if not items:
+        return {}
+    held = connection.execute(_HELD, {"ids": [item.work_id for item in items]})
+    return {(work_id, owner): plan_hash for work_id, owner, plan_hash in held}
 
 
 def _better_before(connection: Connection, finished: Sequence[Finished]) -> set[str]:
@@ -221,11 +231,6 @@ def _settled(item: Finished | Parked, plans: _Plans, now: float) -> dict[str, An
         "why": why,
         "at": now,
     }
-
-
-def _execute(connection: Connection, statement: Any, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(statement, rows)
 
 
 CatalogConnector = Catalog  # the name that programs import

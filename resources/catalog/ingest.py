@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Table, Update, bindparam, func
 from sqlalchemy.dialects.postgresql import insert
 
 from resources.catalog.claims import AGAIN, ranges, ready_keys, to_wake
+from resources.catalog.codec import Codec
 from resources.catalog.database import (
     insert_missing,
     now_of,
@@ -24,7 +25,7 @@ from resources.catalog.database import (
     write_transaction,
 )
 from resources.catalog.numbers import Numbers, begin_numbering, take_revisions
-from resources.catalog.rows import Codec, QueueItem, redacted
+from resources.catalog.rows import QueueItem, redacted
 from resources.catalog.schema import READY, ingest_file_result, ingest_request, queue
 from resources.scope import INGEST_YEAR, ItemKind, Lane, WorkScope
 from resources.tables import INGEST_RESULTS

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection, or_, select, text
 
 from resources.catalog.claims import lease_owners
+from resources.catalog.codec import from_json
 from resources.catalog.numbers import Numbers
-from resources.catalog.rows import from_json
 from resources.catalog.schema import artifacts, catalog_entries, queue
 
 _PAGE = 1_000

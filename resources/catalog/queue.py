@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case,
 
 from resources.catalog import claims
 from resources.catalog.claims import AGAIN, HELD, Outlook, Position, in_scope, ranges, ready_keys, works, year_is
+from resources.catalog.codec import from_json, to_json
 from resources.catalog.database import (
     Database,
     insert_missing,
@@ -32,8 +33,6 @@ from resources.catalog.rows import (
     ParkedGroup,
     QueueCounts,
     QueueItem,
-    from_json,
-    to_json,
 )
 from resources.catalog.schema import LEASED, READY, WAITING, WORKS, catalog_entries, queue, run_works, runs
 from resources.records import Ending, Reason

@@ -5,18 +5,17 @@ Attempts and outcomes are those of `resources.records`; nothing here touches the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-import orjson
-
+from resources.catalog.codec import Codec, from_json
 from resources.clock import utc
 from resources.http.canonical import canonical_url
 from resources.http.redact import redact_url
 from resources.records import AttemptRecord, Classification, DownloadOutcome, Kind, Reason
-from resources.tables import ARTIFACTS, ATTEMPTS, OUTCOMES, Into, Table, Type
+from resources.tables import ARTIFACTS, ATTEMPTS, OUTCOMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,8 @@ class QueueItem:
 
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> QueueItem:
-        values = {**row, "record": from_json(row["record"]), "progress": from_json(row["progress"])}
-        return cls(**{name: values[name] for name in _FIELDS[cls]})
+        work_id, year, priority, record, plan_hash, group, progress, *rest = _take_item(row)
+        return cls(work_id, year, priority, from_json(record), plan_hash, group, from_json(progress), *rest)
 
 
 class QueueCounts(NamedTuple):
@@ -220,7 +219,7 @@ class Entry:
     @classmethod
     def from_row(cls, row: Mapping[Any, Any]) -> Entry:
         values = _ENTRY.decode(row)
-        return cls(**{name: values[name] for name in _FIELDS[cls]})
+        return cls(*_take_entry(values))
 
 
 class Committed(NamedTuple):
@@ -297,75 +296,37 @@ class SetAside(NamedTuple):
     reason: str
 
 
-def to_json(value: object) -> str:
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-
-
-def from_json(text: str | None) -> Any:
-    return None if text is None else orjson.loads(text)
-
-
-class Codec:
-    """Turns the values of a declared table into what the catalog stores, and back."""
-
-    def __init__(self, table: Table) -> None:
-        columns = [c for c in table.columns_in(Into.CATALOG) if c.name != "id"]  # the database numbers rows
-        self._names = tuple(column.name for column in columns)
-        self._empty_for_none = [column.name for column in columns if column.empty_for_none]
-        self._encoders = [
-            (c.name, str if c.tokens else _ENCODERS[c.type]) for c in columns if c.tokens or c.type in _ENCODERS
-        ]
-        self._decoders = [(c.name, c.tokens or _DECODERS[c.type]) for c in columns if c.tokens or c.type in _DECODERS]
-
-    def encode(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        row = {name: values.get(name) for name in self._names}
-        for name, encode in self._encoders:
-            if row[name] is not None:
-                row[name] = encode(row[name])
-        return row | {name: row[name] or "" for name in self._empty_for_none}
-
-    def decode(self, row: Mapping[Any, Any]) -> dict[str, Any]:
-        values = dict(row)
-        for name, decode in self._decoders:
-            if values[name] is not None:
-                values[name] = decode(values[name])
-        return values | {name: values[name] or None for name in self._empty_for_none}
-
-
-_ENCODERS: Mapping[Type, Callable[[Any], Any]] = {
-    Type.TIME: lambda moment: moment.timestamp() if isinstance(moment, datetime) else moment,
-    Type.FLAG: int,
-    Type.TEXTS: to_json,
-    Type.JSON: to_json,
-}
-_DECODERS: Mapping[Type, Callable[[Any], Any]] = {
-    Type.FLAG: bool,
-    Type.TEXTS: lambda text: tuple(from_json(text)),
-    Type.JSON: from_json,
-}
 ARTIFACT_KEY = ("work_id", "url", "sha256")
 _ATTEMPT, _ENTRY, _ARTIFACT = Codec(ATTEMPTS), Codec(OUTCOMES), Codec(ARTIFACTS)
+ATTEMPT_COLUMNS, ENTRY_COLUMNS, ARTIFACT_COLUMNS = _ATTEMPT.names, _ENTRY.names, _ARTIFACT.names
 _FIELDS = {
     kind: tuple(f.name for f in fields(kind)) for kind in (AttemptRecord, DownloadOutcome, Finished, Entry, QueueItem)
 }
+_GETTERS = {kind: attrgetter(*names) for kind, names in _FIELDS.items()}
+_take_entry, _take_item = itemgetter(*_FIELDS[Entry]), itemgetter(*_FIELDS[QueueItem])
 
 
 def values_of(record: AttemptRecord | DownloadOutcome | Finished | Entry) -> dict[str, Any]:
     """The fields of a record by name; the values are shared, not copied."""
-    return {name: getattr(record, name) for name in _FIELDS[type(record)]}
+    kind = type(record)
+    return dict(zip(_FIELDS[kind], _GETTERS[kind](record), strict=True))
 
 
 def attempt_to_row(record: AttemptRecord) -> dict[str, Any]:
     return _ATTEMPT.encode({**record.extra, **values_of(record)})
 
 
-def entry_to_row(finished: Finished, finished_at: float, revision: int) -> dict[str, Any]:
-    """The row of a work's outcome. A column that neither the work nor its outcome has a field for is taken from `meta`."""
+def entry_of(finished: Finished, finished_at: float, revision: int) -> Entry:
+    """The outcome of a work as the catalog has it."""
     outcome = finished.outcome
-    meta = redacted(outcome.meta)
-    values = {**meta, **values_of(outcome), **values_of(finished), "meta": meta, "bytes": outcome.content_length}
-    url = redact_url(outcome.url) if outcome.url else None
-    return _ENTRY.encode({**values, "url": url, "finished_at": finished_at, "revision": revision})
+    values = {**values_of(outcome), **values_of(finished), "meta": redacted(outcome.meta)}
+    values |= {"bytes": outcome.content_length, "url": redact_url(outcome.url) if outcome.url else None}
+    return Entry(*_take_entry({**values, "finished_at": finished_at, "revision": revision}))
+
+
+def entry_to_row(entry: Entry) -> dict[str, Any]:
+    """The row of an outcome. A column that the entry has no field for is taken from `meta`."""
+    return _ENTRY.encode({**entry.meta, **values_of(entry)})
 
 
 def artifact_rows(finished: Finished, stored_at: float) -> list[dict[str, Any]]:

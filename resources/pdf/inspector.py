@@ -15,11 +15,11 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -49,14 +49,16 @@ class PdfInspector:
 
     def __init__(self, *, memory_bytes: int = MEMORY_BYTES, cpu_s: int = CPU_S, deadline_s: float = DEADLINE_S) -> None:
         self._arguments, self._deadline_s = (str(memory_bytes), str(cpu_s)), deadline_s
-        self._turns = threading.Semaphore(os.cpu_count() or 1)
+        self._turns: SimpleQueue[None] = SimpleQueue()  # a semaphore that wakes threads without the cost of one
+        for _ in range(os.cpu_count() or 1):
+            self._turns.put(None)
         self._idle: list[_Child] = []
-        self._lock = threading.Lock()
         self._closed = False
 
     def inspect(self, path: Path) -> PdfFacts:
         """Never raises for what is in the file, nor for want of a child."""
-        with self._turns:
+        self._turns.get()
+        try:
             try:
                 return self._ask_a_child(path)
             except OSError as error:
@@ -66,25 +68,30 @@ class PdfInspector:
             except OSError as error:
                 log.warning("a PDF is not looked into: %s", error)
                 return PdfFacts(fault=str(error))
+        finally:
+            self._turns.put(None)
 
     def _ask_a_child(self, path: Path) -> PdfFacts:
         """OSError when there is none, or it ended before it could answer."""
-        with self._lock:
-            child = self._idle.pop() if self._idle else None
-        child = child or _Child(self._arguments)
+        child = self._take_idle() or _Child(self._arguments)
         reply = child.ask(str(path), self._deadline_s)
-        with self._lock:
-            keep = "limit" not in reply and not self._closed
-            if keep:
-                self._idle.append(child)
-        if not keep:
+        if "limit" in reply:
             child.end()
+        else:
+            self._idle.append(child)
+            if self._closed:
+                self.close()
         return PdfFacts(**reply)
 
+    def _take_idle(self) -> _Child | None:
+        try:
+            return self._idle.pop()  # atomic
+        except IndexError:
+            return None
+
     def close(self) -> None:
-        with self._lock:
-            self._closed, idle, self._idle = True, self._idle, []
-        for child in idle:
+        self._closed = True
+        while (child := self._take_idle()) is not None:
             child.end()
 
 
@@ -99,6 +106,8 @@ class _Child:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         self._ended: tuple[int, int] | None = None
+        self._poll = select.poll()
+        self._poll.register(self._out, select.POLLIN)
         try:
             # the most memory, in bytes, that one in good health has used
             self._enough = int(self._line(_START_S) or b"")
@@ -140,10 +149,8 @@ class _Child:
     def _line(self, deadline_s: float) -> bytes | None:
         """The next line, or what came of it before the child ended; None when the time is over."""
         end, line = time.monotonic() + deadline_s, b""
-        poll = select.poll()
-        poll.register(self._out, select.POLLIN)
         while not line.endswith(b"\n") and len(line) < _MAX_REPLY:
-            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            if not self._poll.poll(max(0.0, end - time.monotonic()) * 1000):
                 return None
             piece = os.read(self._out.fileno(), 65_536)
             if not piece:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from resources.errors import translate_errors
 from resources.mounts import refuse_network_filesystem
+from resources.rate_limit.advance import TokensInAdvance
 from resources.rate_limit.root_lock import RootLock
 from resources.rate_limit.settings import RateLimitSettings
 from resources.rate_limit.stores import LimiterUnavailable, LimitStore, MemoryLimits
@@ -32,9 +33,13 @@ def open_limits(settings: RateLimitSettings, path: Path) -> tuple[LimitStore, Ro
 
 
 def _open(settings: RateLimitSettings, path: Path) -> LimitStore:
-    # Imported on use, so that a server's client library is loaded only where it is needed.
     if settings.backend == "memory":
         return MemoryLimits()
+    return TokensInAdvance(_shared(settings, path))
+
+
+def _shared(settings: RateLimitSettings, path: Path) -> LimitStore:
+    # Imported on use, so that a server's client library is loaded only where it is needed.
     if settings.backend == "redis":
         from resources.rate_limit.redis_limits import RedisLimits
 

@@ -215,6 +215,7 @@ def test_a_flipped_bit_is_seen(store: FileSystemStore) -> None:
 
 
 def test_threads_can_write_side_by_side_without_leaking_descriptors(store: FileSystemStore) -> None:
+    put(store, "PDF/first.pdf", b"x")  # its folder stays open
     before = len(os.listdir("/proc/self/fd"))
 
     def work(owner: int) -> None:
@@ -227,7 +228,7 @@ def test_threads_can_write_side_by_side_without_leaking_descriptors(store: FileS
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(files(store, "PDF")) == 160
+    assert len(files(store, "PDF")) == 161
     assert len(os.listdir("/proc/self/fd")) == before
 
 
