@@ -32,6 +32,7 @@ COMMANDS = {
     "catalog": ("catalog_commands", "Read the catalog: figures, and read-only SQL."),
     "telemetry": ("telemetry_commands", "Records of runs: export, compact or rebuild them."),
     "why": ("why_command", "Explain what happened to one work."),
+    "serve": ("serve_command", 'Serve the page "Save a paper" and the HTTP API.'),
     "print-config": ("config_commands", "Print the effective configuration."),
     "validate-config": ("config_commands", "Check the configuration."),
     "explain": ("config_commands", "Show which resolvers and hosts are queried."),

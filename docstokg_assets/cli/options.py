@@ -48,6 +48,9 @@ _SETTINGS = {
     "out": _Setting("data_root", Path | None, "--out", "Data folder (files, catalog, reports)."),
     "max_works": _Setting("openalex.max_works", int | None, "--max-works", "Maximum number of works.", "N"),
     "workers": _Setting("workers", int | None, "--workers", "Number of download threads."),
+    "host": _Setting("serve.host", str | None, "--host", "Address to listen on."),
+    "grpc_port": _Setting("serve.grpc_port", int | None, "--grpc-port", "Port for gRPC; 0 takes a free one."),
+    "port": _Setting("serve.port", int | None, "--port", "Port for HTTP; 0 takes a free one."),
     "policy": _Setting("policy", str | None, "--policy", "Preset for a field: biomedicine or computer_science."),
     "resolver_order": _Setting(
         "resolvers.order", str | None, "--resolver-order", "Resolvers in order, comma-separated: unpaywall,crossref."
@@ -74,7 +77,7 @@ _SETTINGS = {
         "Resolvers of one tier that are queried at once.",
     ),
 }
-SETTING_NAMES = tuple(_SETTINGS)
+SETTING_NAMES = tuple(name for name, setting in _SETTINGS.items() if not setting.key.startswith("serve."))
 
 
 class Load:

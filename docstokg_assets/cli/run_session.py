@@ -91,7 +91,7 @@ class RunSession:
         catalog = self.services.catalog
         self._scope = scope
         self.signals.reload = lambda: run.reload_with(self.load)
-        with self.signals.handled(), _log_to(self.console, None if self.dry_run else run.folder / "run.log"):
+        with self.signals.handled(), log_to(self.console, None if self.dry_run else run.folder / "run.log"):
             with run, RunDisplay(self.console, dry_run=self.dry_run) as display:
                 prepare(display)
                 self._before = before = catalog.queue_counts(scope.year, scope.run_id)
@@ -162,7 +162,7 @@ class _RunLog(logging.FileHandler):
 
 
 @contextmanager
-def _log_to(console: Console, file: Path | None) -> Iterator[None]:
+def log_to(console: Console, file: Path | None) -> Iterator[None]:
     """Show log records in one line each, and keep them with stack traces in a file, which is created with the first record."""
     handlers: list[logging.Handler] = [ConsoleLogHandler(console)]
     if file is not None:

@@ -18,44 +18,38 @@ from docstokg_assets.cli.options import JsonOption, Load, with_settings
 from docstokg_assets.reporting.rendering import json_text, printable
 
 if TYPE_CHECKING:
+    from docstokg_assets.config import ContentDownloadConfig
+    from docstokg_assets.reporting.explain_work import WorkHistory
     from resources.catalog.catalog import Catalog
     from resources.catalog.rows import QueueItem
 
 app = typer.Typer()
 _MAX_LISTED = 20
-_MOST_SEARCHED = 300_000  # works that are looked through for a title or a DOI; more take longer than anybody waits
 
 
 @app.command("why")
 @with_settings("out", "policy")
 def why(
     load: Load,
-    work: Annotated[str, typer.Argument(help="OpenAlex id, DOI, arXiv id, PMCID, file name, or part of the title.")],
+    work: Annotated[
+        str,
+        typer.Argument(
+            help="OpenAlex id, DOI, arXiv id, PMCID, file name, part of the title, or id of an ingest request."
+        ),
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Explain what happened to one work: every request, its answer, why it ended so, and what you can do."""
-    from docstokg_assets.config import resolvers_of
-    from docstokg_assets.config.explain import explain_resolvers
-    from docstokg_assets.lake.attempts import attempts_of_work
     from docstokg_assets.reporting import explain_work
+    from docstokg_assets.runs import work_history
 
     loaded = load()
     wanted = explain_work.without_file_name(work)
     with open_catalog(loaded.value) as catalog:
-        queued = find_work(catalog, wanted)
-        entry = catalog.entry(queued.work_id)
-        same = catalog.works_with(entry.sha256) if entry is not None and entry.sha256 else []
-        off = [(row.name, str(row.state)) for row in explain_resolvers(loaded) if row.state.value != "enabled"]
-        history = explain_work.explain(
-            queued,
-            entry,
-            attempts_of_work(catalog, loaded.value.lake_files, queued.work_id, queued.year),
-            resolvers_of(loaded.value),
-            off,
-            catalog.now(),
-            same_file=sorted({artifact.work_id for artifact in same} - {queued.work_id}),
-            options=pasted_options(load.config, load.given["out"]),
-        )
+        history = _of_request(catalog, loaded.value, wanted)
+        if history is None:
+            options = pasted_options(load.config, load.given["out"])
+            history = work_history.history_of(catalog, loaded, find_work(catalog, wanted), options)
     if as_json:
         typer.echo(json_text(history))
     else:
@@ -64,18 +58,25 @@ def why(
 
 def find_work(catalog: Catalog, wanted: str) -> QueueItem:
     """The one work that an id, a DOI or a part of the title names. Ends the command where it is none, or several."""
-    from docstokg_assets.domain.works import Work
-    from docstokg_assets.reporting import explain_work
+    from docstokg_assets.runs import work_history
 
-    matching = catalog.queued(explain_work.as_work_id(wanted))
-    if not matching and catalog.has_more_works(_MOST_SEARCHED):
+    try:
+        matching = work_history.find_works(catalog, wanted)
+    except work_history.TooManyWorks:
         _fail_too_many(wanted)
-    if not matching:
-        similar = catalog.queued_like(explain_work.search_terms(wanted))
-        matching = [queued for queued in similar if explain_work.matches(wanted, Work.from_json(queued.record))]
     if len(matching) != 1:
         _fail_ambiguous(wanted, [(one.work_id, str(one.record.get("title") or "(no title)")) for one in matching])
     return matching[0]
+
+
+def _of_request(catalog: Catalog, config: ContentDownloadConfig, wanted: str) -> WorkHistory | None:
+    """The history of an ingest request, where its id is given."""
+    if not wanted.startswith("ingest-"):
+        return None
+    from docstokg_assets.ingest.history import history_of_request
+    from docstokg_assets.ingest.service import IngestService
+
+    return history_of_request(IngestService(catalog, config), wanted)
 
 
 def pasted_options(config: Path | None, out: Path | None) -> str:
@@ -87,6 +88,7 @@ def pasted_options(config: Path | None, out: Path | None) -> str:
 def _fail_too_many(wanted: str) -> NoReturn:
     """Only ids are indexed. The lake finds the others: by columns, and where a year is known in one year."""
     from docstokg_assets.domain.identifiers import parse_identifier
+    from docstokg_assets.runs import work_history
 
     known = parse_identifier(wanted)
     if known is not None and known.kind == "openalex":
@@ -97,8 +99,8 @@ def _fail_too_many(wanted: str) -> NoReturn:
     value = (known.value if known else wanted).replace("'", "''")
     condition = f"{column} = '{value}'" if known else f"title ILIKE '%{value}%'"
     fail(
-        f"{wanted!r} is no OpenAlex id, and this collection has more than {_MOST_SEARCHED:,} works. Find its id first, quicker "
-        f"with AND year = …:\n"
+        f"{wanted!r} is no OpenAlex id, and this collection has more than {work_history.MOST_SEARCHED:,} works. "
+        f"Find its id first, quicker with AND year = …:\n"
         f'content query "SELECT DISTINCT work_id, title FROM works WHERE {condition}"',
         INCOMPLETE,
     )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from pydantic import BaseModel, Field, SecretStr, create_model, field_validator, model_validator
 
 from docstokg_assets.config.ingest import IngestSettings
+from docstokg_assets.config.serve import ServeSettings
 from docstokg_assets.engine.settings import DownloadSettings
 from docstokg_assets.reporting.settings import CheckSettings
 from docstokg_assets.resolvers.registry import (
@@ -59,6 +60,8 @@ NOT_HASHED = (
         "http.cache_dir",
     ),
     *(f"telemetry.{key}" for key in ("manifest_path", "csv_path", "lake", "lake_endpoint_url", "lake_region")),
+    "ingest.kafka",
+    "serve",
 )
 
 
@@ -173,6 +176,7 @@ class ContentDownloadConfig(Section):
     resolvers: RegisteredResolvers = RegisteredResolvers()
     openalex: OpenAlexSettings = OpenAlexSettings()
     ingest: IngestSettings = IngestSettings()
+    serve: ServeSettings = ServeSettings()
 
     @field_validator("policy")
     @classmethod

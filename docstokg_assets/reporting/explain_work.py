@@ -238,6 +238,11 @@ def _failures(queued: QueueItem, entry: Entry | None) -> dict[str, str]:
     return found | {one["url"]: one["reason"] for one in kept if one["url"]}
 
 
+def requests_of(attempts: Sequence[AttemptRecord]) -> tuple[RequestSummary, ...]:
+    """The requests that were sent so far, each with its answer."""
+    return tuple(_merged(_requests(attempts, {})))
+
+
 def _requests(attempts: Sequence[AttemptRecord], failures: dict[str, str]) -> Iterator[RequestSummary]:
     """One summary for each chain of attempts. Attempts that concern the host (robots.txt, circuit breaker) are left out."""
     chains: list[list[AttemptRecord]] = []

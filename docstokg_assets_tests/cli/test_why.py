@@ -195,7 +195,7 @@ def test_a_file_that_is_kept_for_other_works_too_says_so(told: tuple[Sandbox, Pa
 def test_among_very_many_works_only_ids_are_looked_up_and_the_other_way_is_named(
     tmp_path: Path, content: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("docstokg_assets.cli.why_command._MOST_SEARCHED", 3)
+    monkeypatch.setattr("docstokg_assets.runs.work_history.MOST_SEARCHED", 3)
     with Catalog.open(tmp_path / "catalog.sqlite3") as catalog:
         works = [Work(f"W{n}", title=f"It's work {n}", year=2024, doi=f"10.1/{n}") for n in range(4)]
         catalog.enqueue([NewItem(w.work_id, 2024, 1, w.to_json(), "hash") for w in works])

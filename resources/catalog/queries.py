@@ -141,6 +141,11 @@ class Queries(Database):
             statement = statement.where(attempts.c.run_id == run_id)
         return [StoredAttempt.from_row(row) for row in self._rows(statement.order_by(attempts.c.id).limit(limit))]
 
+    @read_transaction
+    def attempt_position(self, connection: Connection) -> int:
+        """The position of the attempt that was recorded last."""
+        return connection.scalar(select(sql.max(attempts.c.id))) or 0
+
     def attempt_columns_after(self, position: int, limit: int) -> Columns:
         """The same rows as `attempts_after`, column by column and as they are stored; faster for very many. Without those of
         ingest items, which are exported with their results."""
