@@ -10,7 +10,7 @@ import docstokg_assets.resolvers as kit
 _FIELDS = "DOI,title,subtitle,author,issued,published,type,update-to,link,license,resource"
 _ROWS = 10
 
-_WORK = kit.Work("W1", "On the growth of ice in cold seas", 2024)
+_WORK = kit.Work("W1", "On the growth of ice in cold seas", year=2024)
 _DOI, _PDF = "10.5555/ice", "https://press.example/ice.pdf"
 _LINK = {"URL": _PDF, "content-type": "application/pdf", "intended-application": "text-mining"}
 _RECORD = {
@@ -44,8 +44,8 @@ class TitleSearchResolver(kit.Resolver):
         kit.Example(_WORK, [_AUTHORS, _found({**_RECORD, "update-to": [{"DOI": "10.5555/x"}]})]),
         kit.Example(_WORK, [{"authorships": []}]),
         kit.Example(_WORK, [_AUTHORS, {"status": "ok"}], reason=kit.Reason.BAD_ANSWER),
-        kit.Example(kit.Work("W2", "Editorial", 2024)),
-        kit.Example(kit.Work("W3", _WORK.title, 2024, doi="10.5555/1")),
+        kit.Example(kit.Work("W2", "Editorial", year=2024)),
+        kit.Example(kit.Work("W3", _WORK.title, year=2024, doi="10.5555/1")),
     )
 
     def applies(self, work: kit.Work) -> bool:
