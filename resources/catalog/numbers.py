@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, func, select, text, update
 
 from resources.catalog.database import Database, read_transaction
-from resources.catalog.schema import artifacts, attempts, meta, revisions
+from resources.catalog.schema import artifacts, attempts, catalog_entries, meta, revisions
 
 _NUMBERING = 0x6E756D62  # the advisory lock
 _WAIT = "1s"  # commits that begin wait as long as the one who wants the lock alone does; then it is tried again
@@ -50,10 +50,9 @@ class Numbers(Database):
     def last_numbers(self, connection: Connection) -> LastNumbers:
         if self._in_file:
             counter = select(meta.c.value).where(meta.c.key == "revision")
-            attempt, artifact = (
-                connection.scalar(select(func.max(table.c.id))) or 0 for table in (attempts, artifacts)
-            )
-            return LastNumbers(attempt, artifact, connection.scalar(counter) or 0)
+            columns = (attempts.c.id, artifacts.c.id, catalog_entries.c.revision)
+            attempt, artifact, revision = (connection.scalar(select(func.max(column))) or 0 for column in columns)
+            return LastNumbers(attempt, artifact, max(revision, connection.scalar(counter) or 0))
         connection.execute(text(f"SET LOCAL lock_timeout = '{_WAIT}'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _NUMBERING})
         sequences = (f"{attempts.name}_id_seq", f"{artifacts.name}_id_seq", revisions.name)
