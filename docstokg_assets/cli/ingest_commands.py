@@ -32,15 +32,13 @@ from resources.catalog.catalog import Catalog
 from resources.catalog.rows import SetAside
 from resources.scope import ALL_LANES, Lane
 
-app = typer.Typer()
-ingest = typer.Typer(no_args_is_help=True, help="Save the file behind a URL; load and run ingest requests.")
-app.add_typer(ingest, name="ingest")
+app = typer.Typer(name="ingest", no_args_is_help=True, help="Save the file behind a URL; load and run ingest requests.")
 
 TypeOption = Annotated[str, typer.Option("--type", help="What is wanted: pdf, xml or html.")]
 LaneOption = Annotated[Literal["priority", "daily", "bulk"], typer.Option("--queue", help="The queue of the requests.")]
 
 
-@ingest.command()
+@app.command()
 @with_settings("out")
 def one(
     load: Load,
@@ -124,7 +122,7 @@ def _engine(services: Services, lanes: tuple[Lane, ...]) -> Iterator[tuple[Inges
             thread.join()
 
 
-@ingest.command("load")
+@app.command("load")
 @with_settings("out")
 def load_file(
     load: Load,
@@ -174,7 +172,7 @@ def _opened(file: str) -> Iterator[Any]:
         yield plain
 
 
-@ingest.command("run")
+@app.command("run")
 @with_settings("out")
 def run_requests(
     load: Load,
@@ -224,7 +222,7 @@ def _pass_line(result: PassResult) -> str:
     )
 
 
-@ingest.command()
+@app.command()
 @with_settings("out")
 def status(
     load: Load,
@@ -254,7 +252,7 @@ def status(
         typer.echo("No ingest requests. `content ingest load` or `content ingest one` adds some.")
 
 
-@ingest.command()
+@app.command()
 @with_settings("out")
 def results(
     load: Load,
@@ -322,7 +320,7 @@ def _write_parquet(rows: Iterator[tuple[int, FileIngestResult]], path: Path) -> 
         writer.write_table(pa.Table.from_pylist(page, schema))
 
 
-@ingest.command()
+@app.command()
 @with_settings("out")
 def retry(
     load: Load,
