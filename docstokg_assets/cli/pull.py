@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 import typer
 
-from docstokg_assets.cli.dry_run import names_of, print_candidates
-from docstokg_assets.cli.exits import fail
+from docstokg_assets.cli.dry_run import names_of, print_candidates, print_estimate
+from docstokg_assets.cli.exits import DONE, fail
 from docstokg_assets.cli.options import Load
 from docstokg_assets.cli.output import RowFormat, print_message
 from docstokg_assets.cli.progress import RunDisplay
@@ -31,9 +32,12 @@ from resources.catalog.errors import CatalogError
 from resources.http.errors import HttpError, Interrupted, TlsFailed
 from resources.http.redact import redact_url
 
+_ASK_ABOVE = 1_000  # works
+_SAMPLE = 5_000
+
 
 def pull_works(
-    load: Load, wanted: Wanted, force: bool, dry_run: bool, format: RowFormat, deadline: float | None
+    load: Load, wanted: Wanted, force: bool, yes: bool, dry_run: bool, format: RowFormat, deadline: float | None
 ) -> None:
     """Run `content pull` with its options, and exit."""
     config = load_with_contact(load)
@@ -51,7 +55,7 @@ def pull_works(
             open_services(effective, limits) as services,
         ):
             session = RunSession(services, lambda: load_with_contact(load), deadline, dry_run)
-            raise typer.Exit(_run(session, source, format, force))
+            raise typer.Exit(_run(session, source, format, force, yes))
     except SourceError as error:
         fail(f"could not list works: {error}")
     except HttpError as error:
@@ -85,14 +89,16 @@ def _hint(error: HttpError, config: ContentDownloadConfig) -> str:
     return f"All requests go through the proxy {redact_url(config.http.proxy)} (http.proxy): is it running?"
 
 
-def _run(session: RunSession, source: Source, format: RowFormat, force: bool) -> int:
+def _run(session: RunSession, source: Source, format: RowFormat, force: bool, yes: bool) -> int:
     catalog, signals = session.services.catalog, session.signals
     scope: dict[str, str] = {source.kind: source.value}
     run_id, collected = continue_query(catalog, scope)
     run = DownloadRun(session.services, run_id, stop=signals.stop, scope=scope, dry_run=session.dry_run)
 
+    sample: list[Work] = []  # the first works, by which the run is estimated
+
     def list_works(display: RunDisplay) -> None:
-        run.store_and_enqueue(_as_they_come(source, run, collected, signals, display))
+        run.store_and_enqueue(_as_they_come(source, run, collected, signals, display, sample))
         if isinstance(collected.error, Interrupted):
             collected.error = None
         if collected.error is not None and collected.works == 0:
@@ -105,11 +111,17 @@ def _run(session: RunSession, source: Source, format: RowFormat, force: bool) ->
         if not session.dry_run:
             write_inputs(run.folder, source.inputs, collected.work_ids, collected.left_out)
             write_set_aside(run.folder, collected.set_aside)
+            if not yes and collected.works > _ASK_ABOVE and sys.stdin.isatty() and session.console.is_terminal:
+                display.set_phase("waiting for your answer")
+                print_estimate(session.console, run.config, sample, collected.works)
+                if not typer.confirm("Start?", default=True, err=True):
+                    fail("not started; the works are in the queue: `content resume` fetches them", DONE)
 
     session.drain(run, list_works, run.own_works)
     if session.dry_run:
         named = names_of(catalog, run.run_id, run.config.download.file_name) if format is RowFormat.TABLE else {}
         print_candidates(catalog.entries(settled_by=run.run_id), format, named)
+        print_estimate(session.console, session.load(), sample, collected.works)
     print_skipped(session.console, collected.set_aside, None if session.dry_run else run.folder / SET_ASIDE)
     if collected.error is not None:
         session.print(f"the list of works is incomplete: {collected.error}")
@@ -117,7 +129,12 @@ def _run(session: RunSession, source: Source, format: RowFormat, force: bool) ->
 
 
 def _as_they_come(
-    source: Source, run: DownloadRun, collected: Collected, signals: StopSignals, display: RunDisplay
+    source: Source,
+    run: DownloadRun,
+    collected: Collected,
+    signals: StopSignals,
+    display: RunDisplay,
+    sample: list[Work],
 ) -> Iterator[Work]:
     """Yield the works of the source, and print how many it lists. A signal interrupts it at once."""
     announced = False
@@ -133,4 +150,6 @@ def _as_they_come(
             taken = f"; taking the first {most:,}" if most is not None and most < collected.announced else ""
             print_message(display.console, f"OpenAlex lists {plural(collected.announced, 'matching work')}{taken}.")
         display.listed(collected.works, collected.announced)
+        if len(sample) < _SAMPLE:
+            sample.append(work)
         yield work

@@ -64,6 +64,7 @@ def pull(
     force: Annotated[
         bool, typer.Option("--force", help="Search again for works that are finished, from the start.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than 1,000 works.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Query metadata only; download and write nothing.")
     ] = False,
@@ -82,7 +83,7 @@ def pull(
     selection = selection_of(
         types=type, years=year, topics=topic, languages=language, is_oa=oa, licenses=load.given["license"]
     )
-    pull_works(load, Wanted(works or (), query, ids, urls, column, selection), force, dry_run, format, deadline)
+    pull_works(load, Wanted(works or (), query, ids, urls, column, selection), force, yes, dry_run, format, deadline)
 
 
 app.command("pull")(pull)

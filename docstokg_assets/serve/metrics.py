@@ -20,9 +20,6 @@ HELP = {
     "docstokg_ingest_requests": "Ingest requests by status; pending: no answer yet.",
     "docstokg_ingest_watched": "Requests that somebody watches.",
     "docstokg_engine_up": "1 while this process searches for the requested files.",
-    "docstokg_replica_pending_files": "Files that are not yet copied to a replica.",
-    "docstokg_replica_failed_files": "Files whose copy failed and is tried again.",
-    "docstokg_replica_lag_seconds": "Age of the oldest file that is not yet copied to a replica.",
 }
 
 

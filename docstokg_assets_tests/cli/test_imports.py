@@ -36,7 +36,7 @@ LARGE = {
         "lxml",
     ),
     *("numpy", "openpyxl", "pandas", "psycopg", "pyarrow", "pydantic", "pypdf", "pyrate_limiter", "redis", "requests"),
-    *("altair", "bibtexparser", "cryptography", "opentelemetry", "rispy", "sqlalchemy", "uvicorn", "py3langid"),
+    *("bibtexparser", "cryptography", "opentelemetry", "rispy", "sqlalchemy", "uvicorn"),
 }
 CONFIGURATION = {"pydantic"}
 CATALOG = {*CONFIGURATION, "sqlalchemy"}
