@@ -59,7 +59,6 @@ class Work:
 
     work_id: str
     title: str | None = None
-    authors: tuple[str, ...] = ()  # names in their order, the first ones only
     year: int | None = None
     publication_date: str | None = None
     doi: str | None = None
@@ -75,6 +74,7 @@ class Work:
     locations: tuple[Location, ...] = ()
     urls: tuple[str, ...] = ()  # given by the user, where the source is a list of URLs
     updated_date: str | None = None
+    authors: tuple[str, ...] = ()  # names in their order, the first ones only
     ingest: FetchOrder | None = None  # set for an ingest item: only its URL is searched, in this way
     deleted: str | None = None  # the day since which OpenAlex no longer lists it; final
 

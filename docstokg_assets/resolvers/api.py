@@ -13,7 +13,6 @@ from docstokg_assets.domain.identifiers import normalize_doi
 from docstokg_assets.domain.json_access import JsonObject, dig, mapping, text, values_at
 from docstokg_assets.domain.plans import Candidate, Target, Tier
 from docstokg_assets.domain.works import Work
-from docstokg_assets.landing.page import read_page
 from docstokg_assets.resolvers.registry import Candidates, Resolution, Resolver, ResolverContext, ResolverResult
 from docstokg_assets.resolvers.routes import file_url, looks_like_pdf, page_url
 from resources.http.exchange import reason_of_status
@@ -133,6 +132,8 @@ def has_prefix(work: Work, prefixes: str) -> bool:
 
 def metas_of(response: Response, name: str) -> list[str]:
     """The contents of the metas of a name on a page."""
+    from docstokg_assets.landing.page import read_page  # lxml is not for commands that read no page
+
     page = read_page(response.body, response.headers.get("content-type"), response.url or "https://invalid.example/")
     return page.metas.get(name, []) if page is not None else []
 

@@ -66,11 +66,11 @@ def test_an_exporter_that_lost_its_turn_takes_its_parts_back(
         if turns[0] == 1:
             with Catalog.open(location) as other:
                 positions = [other.export_position(name) for name in ("lake.attempts", "lake.outcomes")]
-                lake_module._export(other, LakeWriter(folder), *positions)
+                lake_module.export_rows(other, LakeWriter(folder), *positions)
         return real(position, limit)
 
     monkeypatch.setattr(filled, "attempt_columns_after", meanwhile)
-    late = lake_module._export(filled, LakeWriter(folder), 0, 0)
+    late = lake_module.export_rows(filled, LakeWriter(folder), 0, 0)
     assert (late.attempts, late.parts) == (0, ())
     assert raw_rows(folder, "outcomes") == 40
 

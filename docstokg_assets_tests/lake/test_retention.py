@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from docstokg_assets.lake.reader import attempts_of_work
+from docstokg_assets.lake.attempts import attempts_of_work
 from docstokg_assets.lake.retention import rebuild_manifest, remove_old_attempts, removed_until
 from docstokg_assets.lake.views import open_lake
 from docstokg_assets.lake.writer import LakeWriter, export_manifest
@@ -111,7 +111,7 @@ def test_the_history_of_a_work_is_read_from_the_lake_then(old: Catalog, folder: 
     export_manifest(old, LakeWriter(folder))
     first = old.attempts_after(0, 1)[0].record
     assert first.work_id is not None
-    before = attempts_of_work(old, folder, first.work_id, first.year)
+    before = attempts_of_work(old, lambda: folder, first.work_id, first.year)
     remove_old_attempts(old, folder, DAYS)
     assert removed_until(old) > first.ts.timestamp()
-    assert attempts_of_work(old, folder, first.work_id, first.year) == before
+    assert attempts_of_work(old, lambda: folder, first.work_id, first.year) == before
