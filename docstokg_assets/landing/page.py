@@ -64,7 +64,7 @@ _META_SEPARATOR = re.compile(r"^citation[.:-]")
 PDF_META = "(pdf)"  # all metas with PDF in their name
 _NO_URL = ("#", "javascript:", "mailto:", "data:", "tel:", "about:")
 _CALLED = re.compile(
-    r"""(?i)(?:open|location|href|assign|replace|\w{0,20}download\w{0,20}|\w{0,20}pdf\w{0,20}|popup\w{0,20})\W{1,6}["']([^"'\s]{4,1000})["']"""
+    r"""(?i)(?:open|location|href|assign|replace|(?:download|pdf|popup)\w{0,20}+)\W{1,6}["']([^"'\s]{4,1000})["']"""
 )
 # Calls with the parts of a URL as arguments: what is called, and the URL.
 _CALLS = (

@@ -32,7 +32,7 @@ def _route(pattern: str, to: str | None, named: str, asked: str | None = None, a
     host = pattern.partition("/")[0]
     if host.count("(") != host.count(")") or host.count("[") != host.count("]"):  # the slash is inside a group
         host = ".*"
-    return Route(re.compile(f"(?i)https?://{pattern}"), re.compile(f"(?i){host}"), to, (named, asked), any_file)
+    return Route(re.compile(f"(?i)https?://{pattern}"), re.compile(rf"(?i)\A(?:{host})"), to, (named, asked), any_file)
 
 
 _ARXIV_ID = r"([0-9]{4}\.[0-9]{4,5}(?:v[0-9]+)?|[a-z-]+(?:\.[a-z]{2})?/[0-9]{7}(?:v[0-9]+)?)"
