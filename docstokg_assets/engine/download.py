@@ -26,6 +26,7 @@ from docstokg_assets.resolvers.registry import Authorization
 from resources.artifacts.file_system import PartFile
 from resources.artifacts.quarantine import Quarantine
 from resources.artifacts.store import CAS, ArtifactStore
+from resources.http.canonical import host_of
 from resources.http.digests import KNOWN, stated_digests
 from resources.http.errors import BodyTooLarge, ChecksumMismatch, ContentRefused
 from resources.http.exchange import reason_of_status
@@ -38,6 +39,7 @@ _PDF, _XML, _HTML = "application/pdf", "application/xml", "text/html"
 _EXPECTED = {Target.PDF: _PDF, Target.XML: _XML, Target.HTML: _HTML}
 _MIMES = {Kind.PDF: _PDF, Kind.PDF_UNKNOWN: _PDF, Kind.XML: _XML}
 _TAIL_BYTES = 2048
+_NEGOTIATING_HOSTS = ("doi.org", "dx.doi.org", "www.doi.org")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +216,18 @@ def stream_candidate_payload(
         repeatable=plan.repeatable,
         resolver=plan.resolver_name,
         tier=plan.tier,
-        headers={**plan.authorization.headers, **plan.conditions},
+        headers={**_accept(plan.url), **plan.authorization.headers, **plan.conditions},
         secret_headers=plan.authorization.secret_headers,
         referer=plan.referer,
         obey_robots=plan.obey_robots,
         sink=lambda head: ArtifactSink(head, store, max_bytes, max_page_bytes, plan, also_hash),
     )
     return (yield request)
+
+
+def _accept(url: str) -> dict[str, str]:
+    """DOI resolvers answer 406, or with metadata, when the Accept header names a file type, so a page is asked for."""
+    return {"Accept": "text/html, */*;q=0.8"} if host_of(url) in _NEGOTIATING_HOSTS else {}
 
 
 def finalize_candidate_download(

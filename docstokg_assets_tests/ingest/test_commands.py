@@ -52,6 +52,14 @@ def test_one_saves_a_paper_and_says_where(place: Place) -> None:
 
 
 @pytest.mark.requirement("ING-8")
+def test_one_saves_the_paper_behind_a_doi(place: Place) -> None:
+    """doi.org negotiates by the Accept header: one that names a file type brings 406 or metadata, not the page."""
+    ended = place.call("one", "10.55550/aurora.20240000003", "--json")
+    assert ended.exit_code == 0, ended.output
+    assert json.loads(ended.stdout)["status"] == "success"
+
+
+@pytest.mark.requirement("ING-8")
 def test_one_prints_json_and_fails_with_a_code_and_a_reason(place: Place) -> None:
     ended = place.call("one", GOOD, BAD, "--json")
     assert ended.exit_code == 3
