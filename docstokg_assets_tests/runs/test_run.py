@@ -315,16 +315,17 @@ def test_a_fault_of_ours_costs_one_work_not_the_run(
     assert result.outcomes["internal-error"] == 3
 
 
+@pytest.mark.parametrize("step", ["commit", "sync"])
 def test_a_store_that_fails_ends_the_run_and_gives_the_works_back(
-    box: Sandbox, config_for: ConfigFor, monkeypatch: pytest.MonkeyPatch
+    box: Sandbox, config_for: ConfigFor, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     config = config_for(box, openalex__max_works=30)
     with open_services(config) as services:
 
-        def full(*_: object) -> None:
+        def full(*_: object, **__: object) -> None:
             raise StoreError("no room left")
 
-        monkeypatch.setattr(services.store, "commit", full)
+        monkeypatch.setattr(services.store, step, full)
         with pytest.raises(StoreError), DownloadRun(services) as run:
             run.store_and_enqueue(run.collect("publication_year:2024"))
             run.drain(run.own_works)

@@ -57,11 +57,17 @@ def flate_bomb() -> bytes:
 
 def form_of_words() -> bytes:
     """A page that only shows a form, and in that form, of some kilobytes, forty megabytes of words."""
-    words = zlib.compress(b"BT /F1 9 Tf " + b"[(a) 1 (b) 2] TJ " * 2_400_000 + b"ET", 9)
+    return form_of(b"BT /F1 9 Tf " + b"[(a) 1 (b) 2] TJ " * 2_400_000 + b"ET")
+
+
+def form_of(contents: bytes) -> bytes:
+    """A page that only shows a form."""
     form = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Filter /FlateDecode"
     form += b" /Resources << /Font << /F1 6 0 R >> >>"
     font = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
-    return _one_page(stream(b"/X Do"), stream(words, form), font, resources=b"/XObject << /X 5 0 R >>")
+    return _one_page(
+        stream(b"/X Do"), stream(zlib.compress(contents, 9), form), font, resources=b"/XObject << /X 5 0 R >>"
+    )
 
 
 def page_tree_in_a_circle() -> bytes:

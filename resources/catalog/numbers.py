@@ -56,6 +56,6 @@ class Numbers(Database):
         connection.execute(text(f"SET LOCAL lock_timeout = '{_WAIT}'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _NUMBERING})
         sequences = (f"{attempts.name}_id_seq", f"{artifacts.name}_id_seq", revisions.name)
-        return LastNumbers._make(
-            int(connection.scalar(text(f"SELECT last_value FROM {name}")) or 0) for name in sequences
-        )
+        # before its first number is taken, a sequence has that one as its `last_value`
+        last = "SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM"
+        return LastNumbers._make(int(connection.scalar(text(f"{last} {name}")) or 0) for name in sequences)

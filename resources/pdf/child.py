@@ -30,6 +30,8 @@ MAX_CONTENTS = 1024 * 1024  # of a page; drawings beyond it are slow to walk thr
 _XMP = re.compile(r"<((?:dc|prism|pdfx|pdf|crossmark|xmp):\w+)\b[^<>]{0,200}>(.{0,4000}?)</\1>", re.DOTALL)
 _XMP_ATTRIBUTE = re.compile(r"\b((?:dc|prism|pdfx|pdf|crossmark):\w+)\s*=\s*[\"']([^\"'<>]{1,1000})[\"']")
 _TAG = re.compile(r"<[^<>]{0,500}>")
+# errors of the parser's limits in one file; it leaves out a form or font that reaches one, and says nothing
+_reached: list[BaseException] = []
 
 
 def facts_of(file: BinaryIO) -> dict[str, Any]:
@@ -66,15 +68,27 @@ def _text(page: PageObject) -> str:
 
 
 def answer(path: str) -> dict[str, Any]:
+    _reached.clear()
     try:
         with open(path, "rb") as file:
-            return facts_of(file)
+            reply = facts_of(file)
     except MemoryError:
         raise
-    except (RecursionError, LimitReachedError) as error:
+    except RecursionError as error:
         return {"limit": f"depth or size ({type(error).__name__})"}
     except Exception as error:  # a parser of hostile files raises anything
-        return {"fault": f"{type(error).__name__}: {error}"[:200]}
+        reply = {"fault": f"{type(error).__name__}: {error}"[:200]}
+    return {"limit": f"depth or size ({_reached[0]})"[:200]} if _reached else reply
+
+
+def _note_limits() -> None:
+    """Keep every error of a limit of the parser's, including those that it catches itself."""
+
+    def note(error: BaseException, *said: object) -> None:
+        BaseException.__init__(error, *said)
+        _reached.append(error)
+
+    LimitReachedError.__init__ = note  # type: ignore[method-assign,assignment]
 
 
 def _peak() -> int:
@@ -84,6 +98,7 @@ def _peak() -> int:
 
 def main(memory: int, cpu_s: int) -> None:
     logging.disable(logging.CRITICAL)
+    _note_limits()
     for ending in (signal.SIGINT, signal.SIGTERM):  # a terminal or a service manager sends them to the whole group; the
         signal.signal(ending, signal.SIG_IGN)  # parent still wants its answer, and its end is ours
     for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):

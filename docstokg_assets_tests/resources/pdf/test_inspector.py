@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from docstokg_assets_tests.support.pdfs import BOMBS, form_of_words, page_tree_in_a_circle, paper
+from docstokg_assets_tests.support.pdfs import BOMBS, form_of, form_of_words, page_tree_in_a_circle, paper
 from resources.pdf import PdfInspector
 from resources.pdf.inspector import MEMORY_BYTES
 
@@ -75,6 +75,19 @@ def test_a_pdf_made_to_exhaust_its_reader_ends_at_a_limit_and_the_next_one_is_re
     try:
         assert inspector.inspect(written(tmp_path, BOMBS[name]())).limit is not None
         assert inspector.inspect(written(tmp_path, paper("Next"))).pages == 1
+    finally:
+        inspector.close()
+
+
+@pytest.mark.requirement("DL-6")
+def test_a_limit_that_the_parser_itself_passes_over_is_one(tmp_path: Path) -> None:
+    """pypdf has limits too; a form that reaches one is left out, and the page looks like one without text."""
+    inspector = PdfInspector(cpu_s=30, memory_bytes=4 * MEMORY_BYTES)
+    try:
+        facts = inspector.inspect(written(tmp_path, form_of(b" " * 80_000_000)))
+        assert (facts.limit or "").startswith("depth or size")
+        facts = inspector.inspect(written(tmp_path, form_of(b"BT /F1 9 Tf (Next) Tj ET")))
+        assert (facts.text.strip(), facts.limit) == ("Next", None)
     finally:
         inspector.close()
 
