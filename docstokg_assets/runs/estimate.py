@@ -44,11 +44,11 @@ class ClassRate:
 
 # class → means; see `class_of`
 DEFAULTS: Mapping[str, ClassRate] = {
-    "pdf, journal": ClassRate(2.39, 0.8, 1_500_000),
+    "pdf, journal": ClassRate(2.7, 0.8, 1_500_000),
     "pdf, repository": ClassRate(1.03, 0.95, 1_500_000),
     "pdf, pmc": ClassRate(1.06, 0.95, 1_500_000),
-    "open": ClassRate(1.52, 0.8, 1_500_000),
-    "closed": ClassRate(2.03, 0.4, 1_500_000),
+    "open": ClassRate(1.8, 0.8, 1_500_000),
+    "closed": ClassRate(2.5, 0.4, 1_500_000),
     "nothing": ClassRate(0.0, 0.0, 0.0),
 }
 

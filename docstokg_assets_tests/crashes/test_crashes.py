@@ -130,7 +130,11 @@ class Place:
             assert content and expected in (None, hashlib.sha256(content).hexdigest()), path
         files = [file for kind in ("PDF", "HTML", "XML") for file in (self.out / kind).glob("*")]
         under_final_names = {f.relative_to(self.out).as_posix() for f in files if not f.name.startswith(".part-")}
-        assert under_final_names == set(named)
+        assert set(named) <= under_final_names
+        # If the number of a process that died has been given to another one, its file counts as in use: the next search takes a
+        # later name, and `content gc` lists the file a day later.
+        left = under_final_names - set(named)
+        assert len(left) <= 5 and all("~" in name for name in left), left
 
     def manifests_tell_nothing_else(self) -> None:
         """What a process that was killed had written is in the catalog, which is always told first; its last line may be torn."""
