@@ -1,7 +1,7 @@
 """Estimate a run before it starts: requests by host, time, disk. From the finished works of this collection, else from defaults.
 
 Works are put into classes by what OpenAlex says about them; each class has its mean number of requests, its share of full texts
-and its bytes. The defaults were measured on the sandbox.
+and its bytes. The defaults are estimates from runs on the sandbox.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def rates_of(catalog: Catalog | None, location: Location | None = None) -> Rates
     """The rates of the latest finished works, or the defaults where there are too few."""
     entries = [] if catalog is None else list(islice(catalog.entries(), _MOST))
     if catalog is None or len(entries) < _ENOUGH:
-        return Rates(DEFAULTS, "defaults measured on the sandbox; this collection has too few finished works")
+        return Rates(DEFAULTS, "defaults estimated from the sandbox; this collection has too few finished works")
     records = dict(catalog.records_of(entry.work_id for entry in entries))
     seen: dict[str, list[tuple[int, bool, int]]] = defaultdict(list)
     for entry in entries:
